@@ -1,0 +1,203 @@
+//! What a tool is: its definition and its policy data.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A tool's definition.
+///
+/// The schemas are kept verbatim and never changed. A tool is made by reading a catalog
+/// ([`Catalog::from_slice`](crate::Catalog::from_slice)) or with [`Tool::new`] and its public fields.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Tool {
+    /// Identity within a catalog: given, else `source/name`, else the name.
+    pub id: String,
+    /// Canonical name.
+    pub name: String,
+    /// Name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What the tool does; may be empty.
+    pub description: String,
+    /// Other names that mean this tool.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<Alias>,
+    /// Subjects that the tool belongs to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// JSON Schema of the arguments; `{}` means that the tool takes none. Absent only with [`Tool::no_schema_mode`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<Value>,
+    /// A compact schema for the model; never used to validate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider_schema: Option<Value>,
+    /// JSON Schema of the result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    /// The server or file that the tool comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Whether a provider shall hold the model to the schema; `None` leaves it to the provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
+    /// How a tool without a schema may be called. Serialised together with `allow_no_schema: true`.
+    #[serde(flatten, serialize_with = "serialize_no_schema_mode")]
+    pub no_schema_mode: Option<NoSchemaMode>,
+    /// What the operator says of the tool's safety.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub safe: Option<bool>,
+    /// Threat level and approvals.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub safety: Option<Safety>,
+    /// MCP hints; an absent hint is unknown, not dangerous.
+    #[serde(skip_serializing_if = "Annotations::is_empty")]
+    pub annotations: Annotations,
+    /// What the tool can do beyond a plain call, for example `streaming`.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub capabilities: BTreeSet<String>,
+    /// Who may see the tool; empty means everyone.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub allowed_roles: BTreeSet<String>,
+    /// Execution modes that the tool fits; empty means all.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub modes: BTreeSet<String>,
+    /// Cost of a call, in the operator's unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+    /// Ids or names of tools that this one needs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<String>,
+}
+
+impl Tool {
+    /// Makes a tool that takes no arguments and that everyone may see.
+    pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
+        let name = name.into();
+        Self {
+            id: name.clone(),
+            name,
+            title: None,
+            description: description.into(),
+            aliases: Vec::new(),
+            tags: Vec::new(),
+            parameters: Some(Value::Object(serde_json::Map::new())),
+            provider_schema: None,
+            output_schema: None,
+            source: None,
+            strict: None,
+            no_schema_mode: None,
+            safe: None,
+            safety: None,
+            annotations: Annotations::default(),
+            capabilities: BTreeSet::new(),
+            allowed_roles: BTreeSet::new(),
+            modes: BTreeSet::new(),
+            cost: None,
+            requires: Vec::new(),
+        }
+    }
+
+    /// Tells whether the tool is marked unsafe: `safe: false`, or an MCP `destructiveHint: true`.
+    ///
+    /// A hint may only tighten, so `safe: true` does not undo `destructiveHint: true`.
+    pub fn is_unsafe(&self) -> bool {
+        self.safe == Some(false) || self.annotations.destructive_hint == Some(true)
+    }
+
+    /// Returns `source/name`, which people type when a bare name is ambiguous; the name where there is no source.
+    pub fn qualified_name(&self) -> String {
+        match &self.source {
+            Some(source) => format!("{source}/{}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+/// Another name of a tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Alias {
+    /// The name.
+    pub name: String,
+    /// Whether its use shall be warned about.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub deprecated: bool,
+}
+
+/// How a tool that has no schema may be called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoSchemaMode {
+    /// Only where it has no side effects.
+    ReadOnly,
+    /// Only after a person has approved the call.
+    HumanApproval,
+    /// Always.
+    Full,
+}
+
+/// How dangerous a tool is, and whose approval it needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Safety {
+    /// How much harm a wrong call does.
+    #[serde(alias = "threatLevel", skip_serializing_if = "Option::is_none")]
+    pub threat_level: Option<ThreatLevel>,
+    /// Who must approve a call.
+    #[serde(alias = "requiredApprovals", default, skip_serializing_if = "Vec::is_empty")]
+    pub required_approvals: Vec<String>,
+}
+
+/// How much harm a wrong call does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ThreatLevel {
+    /// None to speak of.
+    Low,
+    /// Some, easily undone.
+    Medium,
+    /// Much, or hard to undone.
+    High,
+    /// Beyond repair.
+    Critical,
+}
+
+/// The hints of an MCP tool; `None` is unknown.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Annotations {
+    /// Name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The tool changes nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_only_hint: Option<bool>,
+    /// The tool may destroy something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destructive_hint: Option<bool>,
+    /// Calling it twice does no more than once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idempotent_hint: Option<bool>,
+    /// The tool reaches beyond its server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_world_hint: Option<bool>,
+}
+
+impl Annotations {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn serialize_no_schema_mode<S: serde::Serializer>(
+    mode: &Option<NoSchemaMode>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    use serde::ser::SerializeMap;
+    let mut map = serializer.serialize_map(None)?;
+    if let Some(mode) = mode {
+        map.serialize_entry("allow_no_schema", &true)?;
+        map.serialize_entry("no_schema_mode", mode)?;
+    }
+    map.end()
+}

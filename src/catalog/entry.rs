@@ -1,0 +1,332 @@
+//! From one entry to one tool, whatever published shape the entry has.
+
+use std::collections::BTreeSet;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::definition::{Alias, Annotations, NoSchemaMode, Tool};
+use super::schema_faults;
+use crate::schema::kind;
+
+/// The longest name of a tool or an alias, in characters.
+pub(super) const MAX_NAME_CHARS: usize = 256;
+
+/// One thing wrong with an entry.
+pub(super) struct EntryFault {
+    pub(super) name: Option<String>,
+    pub(super) pointer: String,
+    pub(super) message: String,
+    pub(super) remedy: String,
+}
+
+impl EntryFault {
+    pub(super) fn new(pointer: impl Into<String>, message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { name: None, pointer: pointer.into(), message: message.into(), remedy: remedy.into() }
+    }
+}
+
+/// A published shape of a tool definition.
+#[derive(Clone, Copy, PartialEq)]
+enum Shape {
+    Native,
+    Mcp,
+    OpenAi,
+    Anthropic,
+}
+
+impl Shape {
+    fn schema_key(self) -> &'static str {
+        match self {
+            Self::Native | Self::OpenAi => "parameters",
+            Self::Mcp => "inputSchema",
+            Self::Anthropic => "input_schema",
+        }
+    }
+}
+
+/// Reads one entry; gives the tool where it has at least a name, and everything that is wrong.
+pub(super) fn read(value: &Value, default_source: Option<&str>) -> (Option<Tool>, Vec<EntryFault>) {
+    let Some(object) = value.as_object() else {
+        let fault =
+            EntryFault::new("", format!("the entry is {}, not an object", kind(value)), "give a tool definition");
+        return (None, vec![fault]);
+    };
+    let (shape, object) = match detect(object) {
+        Ok(found) => found,
+        Err(fault) => return (None, vec![fault]),
+    };
+    let mut fields = Fields { object, faults: Vec::new() };
+    let Some(name) = fields.name() else {
+        return (None, fields.faults);
+    };
+    let mut tool = Tool::new(name, fields.string("description").unwrap_or_default());
+    tool.parameters = fields.json(shape.schema_key());
+    match shape {
+        Shape::Native => fields.native(&mut tool),
+        Shape::Mcp => {
+            tool.title = fields.string("title");
+            tool.output_schema = fields.json("outputSchema");
+            tool.annotations = fields.annotations();
+        }
+        // OpenAI's reference: leaving `parameters` out defines a function with an empty parameter list.
+        Shape::OpenAi => {
+            tool.strict = fields.boolean("strict");
+            tool.parameters.get_or_insert_with(|| Value::Object(Map::new()));
+        }
+        Shape::Anthropic => {}
+    }
+    tool.source = tool.source.or_else(|| default_source.map(str::to_owned));
+    tool.id = fields.string("id").filter(|_| shape == Shape::Native).unwrap_or_else(|| tool.qualified_name());
+    let mut faults = fields.faults;
+    // A schema field that is present but unusable has been reported already as such, not as missing.
+    faults.extend(check(&tool));
+    (Some(tool), faults)
+}
+
+/// Checks what a tool must satisfy by itself, wherever it comes from.
+pub(super) fn check(tool: &Tool) -> Vec<EntryFault> {
+    let mut faults = Vec::new();
+    if let Some(problem) = name_problem(&tool.name) {
+        faults.push(EntryFault::new("/name", problem, "give a short printable name"));
+    }
+    for (index, alias) in tool.aliases.iter().enumerate() {
+        if let Some(problem) = name_problem(&alias.name) {
+            faults.push(EntryFault::new(format!("/aliases/{index}"), problem, "give a short printable alias"));
+        }
+    }
+    if tool.parameters.is_none() && tool.no_schema_mode.is_none() {
+        faults.push(EntryFault::new(
+            "",
+            "`parameters` is missing",
+            "give the JSON Schema of the arguments (`{}` for none), or set allow_no_schema with a no_schema_mode of \
+             read-only, human-approval or full",
+        ));
+    }
+    for (field, schema) in [
+        ("parameters", &tool.parameters),
+        ("provider_schema", &tool.provider_schema),
+        ("output_schema", &tool.output_schema),
+    ] {
+        if let Some(schema) = schema {
+            faults.extend(schema_faults(field, schema));
+        }
+    }
+    if tool.cost.is_some_and(|cost| !cost.is_finite() || cost < 0.0) {
+        faults.push(EntryFault::new("/cost", "the cost is not a number from 0", "give the cost of one call"));
+    }
+    faults
+}
+
+fn name_problem(name: &str) -> Option<String> {
+    if name.trim().is_empty() {
+        return Some("the name is empty".to_owned());
+    }
+    if name.chars().count() > MAX_NAME_CHARS {
+        return Some(format!("the name is longer than {MAX_NAME_CHARS} characters"));
+    }
+    name.chars().find(|c| c.is_control()).map(|c| format!("the name holds the control character {c:?}"))
+}
+
+/// Tells the shape of an entry and returns the object that holds its name.
+fn detect(object: &Map<String, Value>) -> Result<(Shape, &Map<String, Value>), EntryFault> {
+    match (object.get("type").and_then(Value::as_str), object.get("function")) {
+        (_, Some(Value::Object(function))) => return Ok((Shape::OpenAi, function)),
+        (Some("function"), None) => return Ok((Shape::OpenAi, object)),
+        _ => {}
+    }
+    if object.contains_key("inputSchema") {
+        return Ok((Shape::Mcp, object));
+    }
+    if object.contains_key("input_schema") {
+        return Ok((Shape::Anthropic, object));
+    }
+    match object.get("type").and_then(Value::as_str) {
+        Some(hosted) if !object.contains_key("parameters") => Err(EntryFault::new(
+            "/type",
+            format!("tools of the type {hosted:?} run at the provider and have no definition to rank"),
+            "remove the entry",
+        )),
+        _ => Ok((Shape::Native, object)),
+    }
+}
+
+/// The native fields that decide who may see a tool: a misspelt one must not go unnoticed.
+const POLICY_FIELDS: [&str; 11] = [
+    "safe",
+    "safety",
+    "annotations",
+    "capabilities",
+    "allowed_roles",
+    "modes",
+    "cost",
+    "requires",
+    "allow_no_schema",
+    "no_schema_mode",
+    "aliases",
+];
+
+/// Typed access to the members of an entry; what has the wrong type is reported and left out.
+struct Fields<'a> {
+    object: &'a Map<String, Value>,
+    faults: Vec<EntryFault>,
+}
+
+impl Fields<'_> {
+    /// Finds a member by its snake-case name or the camel-case form of it; `null` counts as absent.
+    fn get(&self, key: &str) -> Option<(String, Value)> {
+        let camel = camel_case(key);
+        [key, camel.as_str()].into_iter().find_map(|key| {
+            self.object.get(key).filter(|value| !value.is_null()).map(|value| (format!("/{key}"), value.clone()))
+        })
+    }
+
+    fn name(&mut self) -> Option<String> {
+        if self.get("name").is_none() {
+            self.faults.push(EntryFault::new("", "`name` is missing", "give the tool a name"));
+        }
+        self.string("name")
+    }
+
+    fn native(&mut self, tool: &mut Tool) {
+        tool.title = self.string("title");
+        tool.aliases = self.aliases();
+        tool.tags = self.strings("tags");
+        tool.provider_schema = self.json("provider_schema");
+        tool.output_schema = self.json("output_schema");
+        tool.source = self.string("source").filter(|source| !source.is_empty());
+        tool.strict = self.boolean("strict");
+        tool.no_schema_mode = self.no_schema_mode();
+        tool.safe = self.boolean("safe");
+        tool.safety =
+            self.typed("safety", "an object with threat_level (low, medium, high, critical) and required_approvals");
+        tool.annotations = self.annotations();
+        tool.capabilities = self.capabilities();
+        tool.allowed_roles = self.set("allowed_roles");
+        tool.modes = self.set("modes");
+        tool.cost = self.typed("cost", "a number");
+        tool.requires = self.strings("requires");
+        self.misspelt();
+    }
+
+    fn typed<T: DeserializeOwned>(&mut self, key: &str, expected: &str) -> Option<T> {
+        let (pointer, value) = self.get(key)?;
+        match serde_json::from_value(value) {
+            Ok(typed) => Some(typed),
+            Err(error) => {
+                self.faults.push(EntryFault::new(pointer, error.to_string(), format!("give {expected}")));
+                None
+            }
+        }
+    }
+
+    fn string(&mut self, key: &str) -> Option<String> {
+        self.typed(key, "a string")
+    }
+
+    fn boolean(&mut self, key: &str) -> Option<bool> {
+        self.typed(key, "true or false")
+    }
+
+    fn strings(&mut self, key: &str) -> Vec<String> {
+        self.typed(key, "an array of strings").unwrap_or_default()
+    }
+
+    fn set(&mut self, key: &str) -> BTreeSet<String> {
+        self.strings(key).into_iter().collect()
+    }
+
+    fn json(&self, key: &str) -> Option<Value> {
+        self.get(key).map(|(_, value)| value)
+    }
+
+    fn annotations(&mut self) -> Annotations {
+        self.typed("annotations", "MCP hints, each true or false").unwrap_or_default()
+    }
+
+    /// Capabilities as a list, or as an object of booleans.
+    fn capabilities(&mut self) -> BTreeSet<String> {
+        match self.get("capabilities") {
+            Some((_, Value::Object(flags))) => {
+                flags.into_iter().filter(|(_, on)| *on == Value::Bool(true)).map(|(name, _)| name).collect()
+            }
+            _ => self.set("capabilities"),
+        }
+    }
+
+    fn aliases(&mut self) -> Vec<Alias> {
+        let Some((pointer, value)) = self.get("aliases") else {
+            return Vec::new();
+        };
+        let read = |value: &Value| match value {
+            Value::String(name) => Some(Alias { name: name.clone(), deprecated: false }),
+            Value::Object(object) => Some(Alias {
+                name: object.get("name")?.as_str()?.to_owned(),
+                deprecated: object.get("deprecated").map_or(Some(false), Value::as_bool)?,
+            }),
+            _ => None,
+        };
+        let aliases = value.as_array().and_then(|items| items.iter().map(read).collect());
+        aliases.unwrap_or_else(|| {
+            let remedy = "give an array of names, or of objects {\"name\": …, \"deprecated\": true}";
+            self.faults.push(EntryFault::new(pointer, "the aliases are not a list of names", remedy));
+            Vec::new()
+        })
+    }
+
+    fn no_schema_mode(&mut self) -> Option<NoSchemaMode> {
+        let allowed = self.boolean("allow_no_schema").unwrap_or(false);
+        let mode = self.typed("no_schema_mode", "read-only, human-approval or full");
+        if allowed && mode.is_none() && self.get("no_schema_mode").is_none() {
+            self.faults.push(EntryFault::new(
+                "/allow_no_schema",
+                "allow_no_schema is set without a no_schema_mode",
+                "set no_schema_mode to read-only, human-approval or full",
+            ));
+        }
+        mode.filter(|_| allowed)
+    }
+
+    fn misspelt(&mut self) {
+        for key in self.object.keys() {
+            let snake = snake_case(key);
+            if POLICY_FIELDS.contains(&snake.as_str()) {
+                continue;
+            }
+            if let Some(near) = POLICY_FIELDS.iter().find(|field| looks_like(&snake, field)) {
+                self.faults.push(EntryFault::new(
+                    format!("/{key}"),
+                    format!("the field {key:?} is unknown and much like {near:?}"),
+                    format!("write {near:?}, or give the field another name"),
+                ));
+            }
+        }
+    }
+}
+
+/// Two slips in a long word, one in a short word that begins alike.
+fn looks_like(key: &str, field: &str) -> bool {
+    let slips = strsim::osa_distance(key, field);
+    if field.len() < 6 { slips == 1 && key.as_bytes().first() == field.as_bytes().first() } else { slips <= 2 }
+}
+
+fn camel_case(key: &str) -> String {
+    let mut words = key.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |mut camel, word| {
+        let mut letters = word.chars();
+        camel.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        camel.push_str(letters.as_str());
+        camel
+    })
+}
+
+fn snake_case(key: &str) -> String {
+    key.chars().fold(String::new(), |mut snake, letter| {
+        if letter.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+        snake
+    })
+}

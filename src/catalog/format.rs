@@ -1,0 +1,131 @@
+//! From bytes to entries: text encoding, JSON or JSON Lines, and the wrappers around a list of tools.
+
+use serde_json::Value;
+
+use crate::error::{CatalogError, CatalogFault};
+use crate::schema::kind;
+
+/// The entries of one file, before anything is known of what they say.
+pub(super) struct Document {
+    pub(super) entries: Vec<Entry>,
+    /// The source that the file itself states for all its tools.
+    pub(super) source: Option<String>,
+}
+
+/// One entry, or the fault that kept it from being read.
+pub(super) struct Entry {
+    pub(super) position: String,
+    pub(super) value: Result<Value, CatalogFault>,
+}
+
+/// Names the position of an entry in a JSON array.
+pub(super) fn entry_position(index: usize) -> String {
+    format!("entry {}", index + 1)
+}
+
+/// Splits the content of a catalog file into its entries.
+pub(super) fn split(bytes: &[u8], origin: &str) -> Result<Document, CatalogError> {
+    let text = utf8(bytes, origin)?.trim_start_matches('\u{feff}');
+    if text.trim().is_empty() {
+        return Err(CatalogError::UnknownFormat { origin: origin.to_owned(), found: "the file is empty".to_owned() });
+    }
+    match serde_json::from_str::<Value>(text) {
+        Ok(value) => unwrap(value, origin),
+        Err(_) if is_json_lines(text) => Ok(lines(text)),
+        Err(error) => Err(CatalogError::Syntax {
+            origin: origin.to_owned(),
+            line: error.line(),
+            column: error.column(),
+            message: syntax_message(&error),
+        }),
+    }
+}
+
+fn utf8<'a>(bytes: &'a [u8], origin: &str) -> Result<&'a str, CatalogError> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let valid = &bytes[..error.valid_up_to()];
+        let line_start = valid.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        CatalogError::NotUtf8 {
+            origin: origin.to_owned(),
+            line: valid.iter().filter(|&&byte| byte == b'\n').count() + 1,
+            column: valid.len() - line_start + 1,
+        }
+    })
+}
+
+/// A text is JSON Lines if its first line with content is a whole object.
+fn is_json_lines(text: &str) -> bool {
+    text.lines()
+        .find(|line| !line.trim().is_empty())
+        .is_some_and(|line| matches!(serde_json::from_str(line), Ok(Value::Object(_))))
+}
+
+fn lines(text: &str) -> Document {
+    let entries = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty())
+        .map(|(index, line)| {
+            let position = format!("line {}", index + 1);
+            let value = serde_json::from_str(line).map_err(|error| CatalogFault {
+                position: position.clone(),
+                name: None,
+                pointer: String::new(),
+                message: format!("not valid JSON at column {}: {}", error.column(), syntax_message(&error)),
+                remedy: "mend or remove the line".to_owned(),
+            });
+            Entry { position, value }
+        })
+        .collect();
+    Document { entries, source: None }
+}
+
+/// Takes the list of tools out of what stands around it.
+fn unwrap(value: Value, origin: &str) -> Result<Document, CatalogError> {
+    let unknown = |found: String| CatalogError::UnknownFormat { origin: origin.to_owned(), found };
+    match value {
+        Value::Array(items) => Ok(array(items, None)),
+        Value::Object(mut object) => {
+            if let Some(Value::Object(result)) = object.get_mut("result")
+                && let Some(tools) = result.remove("tools")
+            {
+                return list(tools, None).map_err(unknown);
+            }
+            if let Some(tools) = object.remove("tools") {
+                let source = object.get("source").and_then(Value::as_str).map(str::to_owned);
+                return list(tools, source).map_err(unknown);
+            }
+            if object.contains_key("name") || object.contains_key("function") {
+                return Ok(array(vec![Value::Object(object)], None));
+            }
+            let keys: Vec<&str> = object.keys().map(String::as_str).take(5).collect();
+            Err(unknown(format!("an object with the members {keys:?}")))
+        }
+        other => Err(unknown(kind(&other).to_owned())),
+    }
+}
+
+fn list(tools: Value, source: Option<String>) -> Result<Document, String> {
+    match tools {
+        Value::Array(items) => Ok(array(items, source)),
+        other => Err(format!("`tools` is {}, not an array", kind(&other))),
+    }
+}
+
+fn array(items: Vec<Value>, source: Option<String>) -> Document {
+    let entries = items
+        .into_iter()
+        .enumerate()
+        .map(|(index, value)| Entry { position: entry_position(index), value: Ok(value) })
+        .collect();
+    Document { entries, source }
+}
+
+/// The parser's message without the position, which is reported beside it.
+fn syntax_message(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    match message.rfind(" at line ") {
+        Some(end) => message[..end].to_owned(),
+        None => message,
+    }
+}

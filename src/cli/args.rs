@@ -1,0 +1,206 @@
+//! Arguments that several commands share.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::output;
+use crate::{Catalog, DEFAULT_RRF_K, Engine, Fusion, Mode, PickOptions};
+
+/// Which retrievers rank.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum ModeArg {
+    /// Words only.
+    Keyword,
+    /// Meaning only; needs --model.
+    Semantic,
+    /// Both; needs --model.
+    Hybrid,
+}
+
+/// How the retrievers' scores become one.
+#[derive(Clone, Copy, ValueEnum)]
+enum FusionArg {
+    /// A weighted sum of standardised scores.
+    Weighted,
+    /// Reciprocal rank fusion.
+    Rrf,
+}
+
+/// How tools are ranked.
+#[derive(Args)]
+pub(super) struct RankingArgs {
+    /// What ranks [default: hybrid with --model, else keyword].
+    #[arg(long, value_enum)]
+    mode: Option<ModeArg>,
+    /// How keyword and semantic scores become one.
+    #[arg(long, value_enum, default_value = "weighted")]
+    fusion: FusionArg,
+    #[command(flatten)]
+    model: ModelArgs,
+}
+
+/// The embedding model.
+#[derive(Args)]
+pub(super) struct ModelArgs {
+    /// Embedding model: a folder with model.onnx and tokenizer.json, or a model's name.
+    #[arg(long, value_name = "DIR|NAME")]
+    model: Option<String>,
+    /// ONNX Runtime shared library.
+    #[arg(long, value_name = "FILE", env = "ORT_DYLIB_PATH")]
+    onnx_runtime: Option<PathBuf>,
+    /// Where embeddings and fetched models are kept [default: the user's cache folder].
+    #[arg(long, value_name = "DIR", env = "PICKTOOLS_CACHE_DIR")]
+    cache_dir: Option<PathBuf>,
+}
+
+/// Who may see what.
+#[derive(Args, Default)]
+pub(super) struct EligibilityArgs {
+    /// Let tools that are marked unsafe be picked.
+    #[arg(long)]
+    allow_unsafe: bool,
+    /// A role of the caller; may be repeated.
+    #[arg(long = "role", value_name = "ROLE")]
+    roles: Vec<String>,
+    /// The mode that the agent runs in.
+    #[arg(long, value_name = "MODE")]
+    execution_mode: Option<String>,
+    /// What every picked tool must be capable of; may be repeated.
+    #[arg(long = "capability", value_name = "NAME")]
+    capabilities: Vec<String>,
+    /// The most that one call may cost.
+    #[arg(long, value_name = "COST")]
+    max_cost: Option<f64>,
+    /// A source that is allowed, which forbids the others; may be repeated.
+    #[arg(long = "allow-source", value_name = "SOURCE")]
+    allow_sources: Vec<String>,
+    /// A source that is not allowed; may be repeated.
+    #[arg(long = "deny-source", value_name = "SOURCE")]
+    deny_sources: Vec<String>,
+}
+
+impl EligibilityArgs {
+    pub(super) fn apply(self, options: &mut PickOptions) {
+        options.allow_unsafe = self.allow_unsafe;
+        options.roles.extend(self.roles);
+        options.execution_mode = self.execution_mode;
+        options.capabilities.extend(self.capabilities);
+        options.max_cost = self.max_cost;
+        options.allow_sources.extend(self.allow_sources);
+        options.deny_sources.extend(self.deny_sources);
+    }
+}
+
+impl RankingArgs {
+    pub(super) fn apply(&self, options: &mut PickOptions) {
+        options.mode = self.mode.map(|mode| match mode {
+            ModeArg::Keyword => Mode::Keyword,
+            ModeArg::Semantic => Mode::Semantic,
+            ModeArg::Hybrid => Mode::Hybrid,
+        });
+        options.fusion = match self.fusion {
+            FusionArg::Weighted => Fusion::Weighted,
+            FusionArg::Rrf => Fusion::Rrf { k: DEFAULT_RRF_K },
+        };
+    }
+
+    /// Opens the model, which may serve several catalogs; a mode that needs none leaves it closed.
+    pub(super) fn open_model(&self) -> anyhow::Result<Model> {
+        match self.mode {
+            Some(ModeArg::Keyword) => Ok(Model { embedder: None, cache_dir: None }),
+            _ => self.model.open(),
+        }
+    }
+}
+
+impl ModelArgs {
+    pub(super) fn open(&self) -> anyhow::Result<Model> {
+        let cache_dir = self.cache_dir.clone().or_else(|| {
+            directories::ProjectDirs::from("", "", "picktools").map(|folders| folders.cache_dir().to_owned())
+        });
+        let embedder = self.model.as_deref().map(|model| self.embedder(model, cache_dir.as_deref())).transpose()?;
+        Ok(Model { embedder, cache_dir })
+    }
+
+    #[cfg(feature = "fastembed")]
+    fn embedder(&self, model: &str, cache_dir: Option<&Path>) -> anyhow::Result<Arc<dyn crate::Embedder>> {
+        let options = crate::FastEmbedderOptions {
+            runtime: self.onnx_runtime.clone().filter(|path| !path.as_os_str().is_empty()),
+            models_dir: cache_dir.map(|folder| folder.join("models")),
+            show_download_progress: true,
+        };
+        let embedder = if Path::new(model).is_dir() {
+            crate::FastEmbedder::from_folder(model, &options)
+        } else {
+            crate::FastEmbedder::from_name(model, &options)
+        };
+        Ok(Arc::new(embedder?))
+    }
+
+    #[cfg(not(feature = "fastembed"))]
+    fn embedder(&self, model: &str, _: Option<&Path>) -> anyhow::Result<Arc<dyn crate::Embedder>> {
+        anyhow::bail!(
+            "cannot open the model {model:?}: this build has no embedding models; build with the feature fastembed"
+        )
+    }
+}
+
+/// An open model, or none.
+pub(super) struct Model {
+    embedder: Option<Arc<dyn crate::Embedder>>,
+    cache_dir: Option<PathBuf>,
+}
+
+impl Model {
+    /// Indexes `catalog`, with a progress bar while it is embedded, and warns where the cache is of no use.
+    pub(super) fn engine(&self, catalog: Catalog) -> anyhow::Result<Engine> {
+        let mut builder = Engine::builder(catalog);
+        if let Some(embedder) = &self.embedder {
+            let bar = progress_bar("embedding");
+            builder = builder.embedder(Arc::clone(embedder)).on_progress(move |done, total| {
+                bar.set_length(total as u64);
+                bar.set_position(done as u64);
+                if done == total {
+                    bar.finish_and_clear();
+                }
+            });
+            if let Some(folder) = &self.cache_dir {
+                builder = builder.cache_dir(folder.join("embeddings"));
+            }
+        }
+        let engine = builder.build()?;
+        if let Some(cache) = engine.stats().cache {
+            for reason in [cache.read_error, cache.write_error].into_iter().flatten() {
+                output::warn(format!("the embedding cache is not used to the full: {reason}"));
+            }
+            if cache.damaged_segments > 0 {
+                output::warn(format!("{} damaged files of the embedding cache were replaced", cache.damaged_segments));
+            }
+        }
+        Ok(engine)
+    }
+}
+
+/// A progress bar that shows itself only on a terminal.
+pub(super) fn progress_bar(what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} ({eta})");
+    let bar = ProgressBar::new(0).with_message(what);
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// Reads a file, or standard input for `-`.
+pub(super) fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
+    if path == Path::new("-") {
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes).context("cannot read standard input")?;
+        return Ok(bytes);
+    }
+    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}

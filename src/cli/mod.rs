@@ -1,0 +1,73 @@
+//! The command line: one file a command, each of which reads, calls the library and renders.
+//!
+//! Answers go to standard output, everything else to standard error. Exit codes: 0 done, 1 answered "no",
+//! 2 usage or input error.
+
+mod args;
+mod completions;
+mod eval;
+mod index;
+mod output;
+mod pick;
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// The few tools a request needs, out of thousands, with a reason for every pick and every exclusion.
+#[derive(Parser)]
+#[command(name = "picktools", version, about, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Pick the tools that a request needs.
+    Pick(pick::PickCommand),
+    /// Index a catalog and tell what the index holds; with a model, this fills the embedding cache.
+    Index(index::IndexCommand),
+    /// Measure ranking quality and latency on queries with known answers.
+    Eval(eval::EvalCommand),
+    /// Print the completion script of a shell.
+    Completions(completions::CompletionsCommand),
+}
+
+/// Runs the program on the process's arguments.
+pub fn main() -> ExitCode {
+    init_logging();
+    let result = match Cli::parse().command {
+        Command::Pick(command) => command.run(),
+        Command::Index(command) => command.run(),
+        Command::Eval(command) => command.run(),
+        Command::Completions(command) => command.run(Cli::command()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::error(&error);
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// A reader that has seen enough (`picktools … | head`) is no error.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn init_logging() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PICKTOOLS_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
+}

@@ -1,0 +1,202 @@
+//! `picktools pick`.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde_json::Value;
+
+use super::args::{EligibilityArgs, RankingArgs, read_input};
+use super::output;
+use crate::{Catalog, DropReason, Field, PickOptions, Provenance, Query, Selection, StageStatus};
+
+#[derive(Args)]
+pub(super) struct PickCommand {
+    /// The request.
+    #[arg(required_unless_present = "input", conflicts_with = "input")]
+    query: Option<String>,
+    /// Read the request from a file, or from standard input for `-`: text, or any JSON.
+    #[arg(long, value_name = "FILE|-")]
+    input: Option<PathBuf>,
+    /// Catalog file, or folder that holds tools.jsonl.
+    #[arg(long, value_name = "PATH")]
+    catalog: PathBuf,
+    /// The most tools picked.
+    #[arg(short = 'k', long = "max-candidates", value_name = "N", default_value_t = 3)]
+    max_candidates: usize,
+    /// The least score of a picked tool, 0 to 1.
+    #[arg(long, value_name = "SCORE", default_value_t = 0.05)]
+    min_score: f32,
+    /// The most tools of one source.
+    #[arg(long, value_name = "N")]
+    max_per_source: Option<usize>,
+    /// A tool that is picked whatever its score; may be repeated.
+    #[arg(long = "always-include", value_name = "TOOL")]
+    always_include: Vec<String>,
+    /// A tool that may not be picked; may be repeated.
+    #[arg(long = "exclude", value_name = "TOOL")]
+    exclude: Vec<String>,
+    #[command(flatten)]
+    eligibility: EligibilityArgs,
+    #[command(flatten)]
+    ranking: RankingArgs,
+    /// Return what is ranked by then.
+    #[arg(long, value_name = "MS")]
+    timeout_ms: Option<u64>,
+    /// Show the evidence of every candidate and every reason for exclusion.
+    #[arg(long)]
+    explain: bool,
+    /// Show how long each stage took, on standard error.
+    #[arg(long)]
+    timings: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl PickCommand {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let query = self.query()?;
+        if query.truncated() {
+            output::warn(format!("only the first {} bytes of the request are read", query.text().len()));
+        }
+        let catalog = Catalog::open(&self.catalog)?;
+        let engine = self.ranking.open_model()?.engine(catalog)?;
+        let mut options = PickOptions {
+            max_candidates: self.max_candidates,
+            min_score: self.min_score,
+            max_per_source: self.max_per_source,
+            always_include: self.always_include,
+            exclude: self.exclude,
+            timeout: self.timeout_ms.map(Duration::from_millis),
+            debug: self.explain,
+            ..PickOptions::default()
+        };
+        self.eligibility.apply(&mut options);
+        self.ranking.apply(&mut options);
+        let selection = engine.pick(&query, &options)?;
+        for degraded in &selection.degraded {
+            output::warn(format!("degraded in the stage {}: {}", degraded.stage, degraded.reason));
+        }
+        if self.timings {
+            for (stage, time) in &selection.timings.0 {
+                output::note(format!("{stage:<12} {:>10.1} µs", time.as_secs_f64() * 1e6));
+            }
+        }
+        if self.json {
+            return output::json(&selection);
+        }
+        output::answer(render(&selection, self.explain)?.trim_end())
+    }
+
+    fn query(&self) -> anyhow::Result<Query> {
+        let Some(path) = &self.input else {
+            return Ok(Query::new(self.query.as_deref().unwrap_or_default()));
+        };
+        let bytes = read_input(path)?;
+        let Ok(text) = String::from_utf8(bytes) else {
+            bail!("the request in {} is not valid UTF-8; save it as UTF-8", path.display());
+        };
+        match serde_json::from_str::<Value>(&text) {
+            Ok(value) => Ok(Query::from(&value)),
+            Err(_) => Ok(Query::new(text)),
+        }
+    }
+}
+
+/// Writes a selection for people.
+fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for (place, pick) in selection.picks.iter().enumerate() {
+        writeln!(text, "{:>2}. {}  {:.2}", place + 1, pick.tool.id, pick.score)?;
+        writeln!(text, "    {}", pick.reason)?;
+    }
+    if selection.picks.is_empty() {
+        writeln!(text, "No tool fits: {}.", why_none(selection))?;
+    }
+    for tool in selection.ineligible.tools.iter().filter(|tool| explain || tool.named.is_some()) {
+        let reasons: Vec<String> = tool.reasons.iter().map(crate::IneligibleReason::describe).collect();
+        let named = if tool.named.is_some() { ", though named" } else { "" };
+        writeln!(text, " -  {} is left out{named}: {}", tool.tool, reasons.join("; "))?;
+    }
+    for dropped in &selection.dropped {
+        let reason = match dropped.reason {
+            DropReason::MaxPerSource => "its source has its share already",
+            DropReason::MaxCandidates => "more tools are named than are to be picked",
+        };
+        writeln!(text, " -  {} is left out: {reason}", dropped.tool)?;
+    }
+    for error in &selection.scorer_errors {
+        writeln!(text, " -  {error}")?;
+    }
+    writeln!(text, "{}", summary(selection))?;
+    if explain {
+        details(&mut text, selection).context("cannot write the explanation")?;
+    }
+    Ok(text)
+}
+
+fn why_none(selection: &Selection) -> &'static str {
+    if selection.below_threshold > 0 {
+        "none of the eligible tools scores high enough"
+    } else if selection.ineligible.total > 0 {
+        "none is eligible"
+    } else {
+        "the catalog is empty"
+    }
+}
+
+fn summary(selection: &Selection) -> String {
+    let Selection { picks, below_threshold, ineligible, .. } = selection;
+    let counts: Vec<String> = ineligible.counts.iter().map(|(code, count)| format!("{code} {count}")).collect();
+    let counts = if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) };
+    format!(
+        "{} picked by {}, {below_threshold} below the threshold, {} not eligible{counts}",
+        picks.len(),
+        selection.scorer,
+        ineligible.total
+    )
+}
+
+/// Every candidate's evidence, and what each stage did.
+fn details(text: &mut String, selection: &Selection) -> std::fmt::Result {
+    for (place, candidate) in selection.considered.iter().flatten().enumerate() {
+        let mark = if candidate.picked { '*' } else { ' ' };
+        writeln!(text, "\n{mark}{:>3}. {}  {:.4}", place + 1, candidate.tool, candidate.score)?;
+        evidence(text, &candidate.provenance)?;
+    }
+    writeln!(text)?;
+    for report in &selection.stages {
+        match &report.status {
+            StageStatus::Ran => writeln!(text, "stage {:<12} ran", report.stage)?,
+            StageStatus::Skipped { reason } => writeln!(text, "stage {:<12} skipped: {reason}", report.stage)?,
+            StageStatus::Failed { reason } => writeln!(text, "stage {:<12} failed: {reason}", report.stage)?,
+        }
+    }
+    writeln!(text, "catalog {}", selection.catalog)
+}
+
+fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
+    let rank = |rank: Option<usize>| rank.map_or("no match".to_owned(), |rank| format!("rank {rank}"));
+    if let Some(keyword) = &provenance.keyword {
+        writeln!(text, "      keyword   {}, BM25 {:.3}", rank(keyword.rank), keyword.score)?;
+        for term in &keyword.terms {
+            let fields: Vec<&str> = term.fields.iter().map(|field: &Field| field.label()).collect();
+            writeln!(text, "        {:<20} {:>7.3}  {}", term.word, term.contribution, fields.join(", "))?;
+        }
+    }
+    if let Some(semantic) = &provenance.semantic {
+        writeln!(text, "      semantic  {}, cosine {:.3} ({})", rank(semantic.rank), semantic.score, semantic.model)?;
+    }
+    if let Some(fusion) = &provenance.fusion {
+        let parts: Vec<String> = fusion
+            .parts
+            .iter()
+            .map(|(name, part)| format!("{name} {:.2} × {:.3}", part.weight, part.standardised))
+            .collect();
+        writeln!(text, "      fused     {:.4} = {}", fusion.value, parts.join(" + "))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! The `Embedder` seam, the adapter for fastembed, and the cache.
+
+mod cache;
+#[cfg(feature = "fastembed")]
+mod fastembed;
+
+use crate::error::EmbedError;
+
+pub(crate) use cache::VectorCache;
+pub use cache::{CacheStatus, Role};
+
+#[cfg(feature = "fastembed")]
+pub use self::fastembed::{FastEmbedder, FastEmbedderOptions};
+
+/// A model that turns texts into vectors whose dot product is the similarity of the texts.
+///
+/// An embedder is shared between threads; one that needs exclusive access to its model keeps a lock inside.
+pub trait Embedder: Send + Sync {
+    /// Names the model and everything else that its vectors depend on: vectors are cached under this name.
+    fn identity(&self) -> &str;
+
+    /// Returns the length of every vector.
+    fn dimensions(&self) -> usize;
+
+    /// Embeds `texts`, one unit vector a text, in order; the same text gives the same vector in any company.
+    ///
+    /// `progress` is told how many of them are done, from any thread.
+    ///
+    /// # Errors
+    ///
+    /// [`EmbedError`] when the model fails; then none of the texts counts as embedded.
+    fn embed(&self, role: Role, texts: &[&str], progress: &(dyn Fn(usize) + Sync))
+    -> Result<Vec<Vec<f32>>, EmbedError>;
+}

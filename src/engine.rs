@@ -1,0 +1,365 @@
+//! The stages composed.
+//!
+//! An [`Engine`] holds what is built once for a catalog; [`Engine::pick`] runs the pipeline:
+//!
+//! ```text
+//! eligibility → keyword ‖ semantic → fuse   (or a custom scorer)   → min_score → select
+//! ```
+//!
+//! It is synchronous, never runs a tool and keeps no state between picks. Only two things may be slow, the
+//! embedding of the request and a custom scorer, and when there is a deadline both run on a thread that is left
+//! behind when it passes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::catalog::{Catalog, Tool};
+use crate::deadline::{Deadline, Missed};
+use crate::eligibility::Eligibility;
+use crate::embed::Embedder;
+use crate::error::{IndexError, PickError, ScorerError};
+use crate::explain::{Basis, explain};
+use crate::fuse::{Fused, Fusion, Mode};
+use crate::index::{Index, IndexConfig, IndexStats, Progress, Vectors};
+use crate::options::{PickOptions, Request};
+use crate::query::Query;
+use crate::ranking::{Candidate, Ranking, ToolId, top_k};
+use crate::retrieve::{self, Signal, query_terms};
+use crate::scorer::{self, NoScores, Score, ScoreFuture, Scorer};
+use crate::select::{Cut, cut};
+use crate::selection::{Degraded, Selection, Stage, StageReport, StageStatus, Timings};
+
+/// A catalog, indexed and ready to be picked from. Cloning is cheap and shares the indexes.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    index: Arc<Index>,
+}
+
+/// Builds an [`Engine`].
+pub struct EngineBuilder {
+    catalog: Catalog,
+    config: IndexConfig,
+}
+
+impl EngineBuilder {
+    /// Ranks by meaning too, with this model.
+    #[must_use]
+    pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
+        self.config.embedder = Some(embedder);
+        self
+    }
+
+    /// Keeps embeddings in this folder, so that no text is embedded twice.
+    #[must_use]
+    pub fn cache_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.config.cache_dir = Some(folder.into());
+        self
+    }
+
+    /// Calls `report` with the number of tools embedded so far and of all tools, from any thread.
+    #[must_use]
+    pub fn on_progress(mut self, report: impl Fn(usize, usize) + Send + Sync + 'static) -> Self {
+        self.config.progress = Progress(Some(Arc::new(report)));
+        self
+    }
+
+    /// Builds the indexes.
+    ///
+    /// # Errors
+    ///
+    /// [`IndexError`] when the model fails on a tool. A cache that cannot be used is no error; see
+    /// [`IndexStats::cache`].
+    pub fn build(self) -> Result<Engine, IndexError> {
+        Ok(Engine { index: Arc::new(Index::build(self.catalog, self.config)?) })
+    }
+}
+
+impl Engine {
+    /// Indexes a catalog for keywords.
+    ///
+    /// # Errors
+    ///
+    /// [`IndexError`] when the index cannot be built.
+    pub fn new(catalog: Catalog) -> Result<Self, IndexError> {
+        Self::builder(catalog).build()
+    }
+
+    /// Starts building an engine with more than keywords.
+    pub fn builder(catalog: Catalog) -> EngineBuilder {
+        EngineBuilder { catalog, config: IndexConfig::default() }
+    }
+
+    /// Returns the catalog.
+    pub fn catalog(&self) -> &Catalog {
+        &self.index.catalog
+    }
+
+    /// Returns what the indexes hold.
+    pub fn stats(&self) -> IndexStats {
+        self.index.stats()
+    }
+
+    /// Returns a built-in ranking as a [`Scorer`], to compose with others.
+    pub fn scorer(&self, mode: Mode) -> BuiltInScorer {
+        BuiltInScorer { index: Arc::clone(&self.index), mode }
+    }
+
+    /// Picks the tools that `query` needs.
+    ///
+    /// # Errors
+    ///
+    /// [`PickError`] when an option makes no sense or names an unknown tool, or the index fails. What goes wrong
+    /// with models, scorers and time is no error: it stands in [`Selection::degraded`].
+    pub fn pick(&self, query: &Query, options: &PickOptions) -> Result<Selection, PickError> {
+        let index = &*self.index;
+        let mut trace = Trace::new(options);
+        let request = Request::new(index, query, options)?;
+        trace.ran(Stage::Eligibility);
+        let basis = match &options.scorer {
+            Some(scorer) => score(index, &request, scorer, &mut trace),
+            None => rank(index, &request, &mut trace)?,
+        };
+        let musts = request.musts();
+        let eligible = request.eligibility.admitted_count();
+        let mut candidates: Vec<Candidate> =
+            basis.candidates(&request.eligibility).filter(|c| basis.passes(c, options.min_score)).collect();
+        let below_threshold = eligible - candidates.len();
+        let listed = candidates.iter().filter(|candidate| musts.contains(&candidate.tool)).count();
+        if listed < musts.len() {
+            candidates.retain(|candidate| !musts.contains(&candidate.tool));
+            candidates.extend(musts.iter().map(|&tool| basis.candidate(tool)));
+        }
+        trace.min_score(&basis);
+        trace.skipped(Stage::Rerank, "no reranker is set");
+        let limits =
+            Cut { max_candidates: options.max_candidates, max_per_source: options.max_per_source, must: &musts };
+        let ranking: Ranking = top_k(candidates.into_iter(), depth(options, musts.len()));
+        let kept = cut(&ranking, &index.catalog, &limits);
+        trace.ran(Stage::Select);
+        let mut selection = explain(index, &request, &basis, &ranking, &kept)?;
+        selection.below_threshold = below_threshold;
+        selection.stages = trace.stages;
+        selection.degraded = trace.degraded;
+        selection.timings = Timings(trace.timings);
+        Ok(selection)
+    }
+
+    /// Picks on tokio's blocking pool, for asynchronous callers; otherwise as [`Engine::pick`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::pick`].
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub async fn pick_async(&self, query: Query, options: PickOptions) -> Result<Selection, PickError> {
+        let engine = self.clone();
+        let pick = tokio::task::spawn_blocking(move || engine.pick(&query, &options));
+        pick.await.map_err(|error| PickError::Worker { reason: error.to_string() })?
+    }
+}
+
+/// Picks from tools that are indexed for this one request; an [`Engine`] serves many.
+///
+/// # Errors
+///
+/// [`PickError`] when the tools are no valid catalog, and as [`Engine::pick`].
+///
+/// # Panics
+///
+/// Outside a tokio runtime.
+pub async fn pick_tools(
+    input: impl Into<Query>,
+    tools: impl IntoIterator<Item = Tool>,
+    options: PickOptions,
+) -> Result<Selection, PickError> {
+    let engine = Engine::new(Catalog::from_tools(tools)?)?;
+    engine.pick_async(input.into(), options).await
+}
+
+/// How many candidates are put in order; all of them where a source's share may reach far down.
+fn depth(options: &PickOptions, musts: usize) -> usize {
+    const CONSIDERED: usize = 100;
+    match options.max_per_source {
+        Some(_) => usize::MAX,
+        None => options.max_candidates.saturating_add(musts).max(if options.debug { CONSIDERED } else { 0 }),
+    }
+}
+
+/// The built-in ranking.
+fn rank(index: &Index, request: &Request<'_>, trace: &mut Trace) -> Result<Basis, PickError> {
+    let terms = query_terms(request.query.text());
+    let mut keyword = None;
+    if !request.mode.uses_keyword() {
+        trace.skipped(Stage::Keyword, "the mode is semantic");
+    } else if trace.deadline.has_passed() {
+        trace.failed(Stage::Keyword, "the deadline passed before it began");
+    } else if terms.is_empty() {
+        trace.skipped(Stage::Keyword, "the request has no words");
+    } else {
+        keyword = Some(retrieve::keyword(&index.keyword, &terms, index.catalog.len())?);
+        trace.ran(Stage::Keyword);
+    }
+    let semantic = match &index.vectors {
+        Some(vectors) if request.mode.uses_semantic() => semantic(vectors, request, trace),
+        _ => {
+            trace.skipped(Stage::Semantic, "the mode is keyword");
+            None
+        }
+    };
+    if keyword.is_none() && semantic.is_none() && !trace.degraded.is_empty() {
+        trace.skipped(Stage::Fuse, "there is nothing to fuse");
+        return Ok(Basis::registration(request.mode.name()));
+    }
+    let fused = Fused::new(keyword, semantic, request.options.fusion, &request.eligibility);
+    trace.ran(Stage::Fuse);
+    Ok(Basis::Fused { mode: request.mode, terms, fused })
+}
+
+fn semantic(vectors: &Vectors, request: &Request<'_>, trace: &mut Trace) -> Option<Signal> {
+    if request.query.is_blank() {
+        trace.skipped(Stage::Semantic, "the request is blank");
+        return None;
+    }
+    if trace.deadline.has_passed() {
+        trace.failed(Stage::Semantic, "the deadline passed before it began");
+        return None;
+    }
+    let embedded = if trace.deadline.instant().is_some() {
+        let (embedder, query) = (Arc::clone(vectors.embedder()), request.query.clone());
+        trace.deadline.run(move || Vectors::embed_query(embedder.as_ref(), query.text()))
+    } else {
+        Ok(Vectors::embed_query(vectors.embedder().as_ref(), request.query.text()))
+    };
+    match embedded {
+        Ok(Ok(query)) => {
+            let signal = retrieve::semantic(vectors, &query);
+            trace.ran(Stage::Semantic);
+            Some(signal)
+        }
+        Ok(Err(error)) => {
+            trace.failed(Stage::Semantic, error.to_string());
+            None
+        }
+        Err(Missed::Expired) => {
+            trace.failed(Stage::Semantic, "the deadline passed while the request was embedded");
+            None
+        }
+        Err(Missed::Lost(reason)) => {
+            trace.failed(Stage::Semantic, reason);
+            None
+        }
+    }
+}
+
+/// A custom scorer in place of the built-in ranking; where it gives nothing, registration order stands in.
+fn score(index: &Index, request: &Request<'_>, scorer: &Arc<dyn Scorer>, trace: &mut Trace) -> Basis {
+    for stage in [Stage::Keyword, Stage::Semantic, Stage::Fuse] {
+        trace.skipped(stage, "a custom scorer takes its place");
+    }
+    let tools = request.eligibility.admitted().map(|tool| Arc::clone(index.catalog.tool(tool))).collect();
+    match scorer::run(scorer, request.query, tools, trace.deadline) {
+        Ok(scores) => {
+            trace.ran(Stage::Scorer);
+            Basis::custom(scorer.name(), index, &request.eligibility, scores)
+        }
+        Err(missed) => {
+            let reason = match missed {
+                NoScores::Failed(error) => error.to_string(),
+                NoScores::Missed(Missed::Expired) => "the deadline passed before the scorer answered".to_owned(),
+                NoScores::Missed(Missed::Lost(reason)) => reason,
+            };
+            trace.failed(Stage::Scorer, format!("{reason}; eligible tools stand in registration order"));
+            Basis::registration(scorer.name())
+        }
+    }
+}
+
+/// What became of the stages so far.
+struct Trace {
+    deadline: Deadline,
+    last: Instant,
+    stages: Vec<StageReport>,
+    degraded: Vec<Degraded>,
+    timings: Vec<(Stage, Duration)>,
+}
+
+impl Trace {
+    fn new(options: &PickOptions) -> Self {
+        let deadline = Deadline::after(options.timeout);
+        Self { deadline, last: Instant::now(), stages: Vec::new(), degraded: Vec::new(), timings: Vec::new() }
+    }
+
+    fn ran(&mut self, stage: Stage) {
+        let now = Instant::now();
+        self.timings.push((stage, now - self.last));
+        self.last = now;
+        self.stages.push(StageReport { stage, status: StageStatus::Ran });
+    }
+
+    fn skipped(&mut self, stage: Stage, reason: impl Into<String>) {
+        self.stages.push(StageReport { stage, status: StageStatus::Skipped { reason: reason.into() } });
+    }
+
+    fn failed(&mut self, stage: Stage, reason: impl Into<String>) {
+        let reason = reason.into();
+        self.degraded.push(Degraded { stage, reason: reason.clone() });
+        self.stages.push(StageReport { stage, status: StageStatus::Failed { reason } });
+    }
+
+    fn min_score(&mut self, basis: &Basis) {
+        match basis {
+            Basis::Registration { .. } => self.skipped(Stage::MinScore, "there are no scores"),
+            _ => self.ran(Stage::MinScore),
+        }
+    }
+}
+
+/// A built-in ranking as a [`Scorer`]. It scores the tools it is given against each other, and only tools of the
+/// engine's catalog.
+#[derive(Debug, Clone)]
+pub struct BuiltInScorer {
+    index: Arc<Index>,
+    mode: Mode,
+}
+
+impl Scorer for BuiltInScorer {
+    fn name(&self) -> &str {
+        self.mode.name()
+    }
+
+    fn score<'a>(&'a self, query: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a> {
+        Box::pin(async move {
+            let failed = |reason: String| ScorerError::Failed { scorer: self.mode.name().to_owned(), reason };
+            let index = &*self.index;
+            let ids = tools
+                .iter()
+                .map(|tool| {
+                    index.catalog.find(&tool.id).ok_or_else(|| failed(format!("{:?} is not in its catalog", tool.id)))
+                })
+                .collect::<Result<Vec<ToolId>, _>>()?;
+            let eligibility = Eligibility::only(&ids, index.catalog.len());
+            let terms = query_terms(query.text());
+            let keyword = self
+                .mode
+                .uses_keyword()
+                .then(|| retrieve::keyword(&index.keyword, &terms, index.catalog.len()))
+                .transpose()
+                .map_err(|error| failed(error.to_string()))?;
+            let semantic = match &index.vectors {
+                Some(vectors) if self.mode.uses_semantic() => {
+                    let embedded = Vectors::embed_query(vectors.embedder().as_ref(), query.text());
+                    Some(retrieve::semantic(vectors, &embedded.map_err(|error| failed(error.to_string()))?))
+                }
+                None if self.mode.uses_semantic() => {
+                    return Err(failed("the engine has no embedding model".to_owned()));
+                }
+                _ => None,
+            };
+            let fused = Fused::new(keyword, semantic, Fusion::Weighted, &eligibility);
+            Ok(ids.into_iter().map(|tool| Score::new(fused.score_of(tool))).collect())
+        })
+    }
+}

@@ -1,0 +1,293 @@
+//! What can go wrong, once.
+//!
+//! One enum a seam. Every message says where and what, and how to mend it where that is not plain.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+/// An error from reading or validating a catalog.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CatalogError {
+    /// The file or folder cannot be read.
+    #[error("cannot read the catalog {}: {source}", path.display())]
+    Read {
+        /// What was to be read.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// The folder holds no catalog file.
+    #[error("the folder {} holds no tools.jsonl or tools.json; name a catalog file or a folder that has one", path.display())]
+    NoCatalogInFolder {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The bytes are not UTF-8.
+    #[error("{origin}: line {line} is not valid UTF-8 (byte {column} of the line); save the file as UTF-8")]
+    NotUtf8 {
+        /// Where the bytes come from.
+        origin: String,
+        /// Line, from 1.
+        line: usize,
+        /// Byte in the line, from 1.
+        column: usize,
+    },
+    /// The text is not JSON.
+    #[error("{origin}: line {line}, column {column}: {message}")]
+    Syntax {
+        /// Where the text comes from.
+        origin: String,
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What the parser expected.
+        message: String,
+    },
+    /// The JSON is of no known catalog format.
+    #[error(
+        "{origin}: no catalog format recognised ({found}); expected tool definitions as a JSON array, JSON Lines, \
+         an object with `tools`, an MCP tools/list result, or OpenAI or Anthropic tools"
+    )]
+    UnknownFormat {
+        /// Where the text comes from.
+        origin: String,
+        /// What was found instead.
+        found: String,
+    },
+    /// One or more entries are not valid.
+    #[error("{}", FaultList(origin, faults))]
+    Invalid {
+        /// Where the entries come from.
+        origin: String,
+        /// Every fault found, in the order of the entries.
+        faults: Vec<CatalogFault>,
+    },
+}
+
+/// One fault of one catalog entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CatalogFault {
+    /// Where the entry stands: `line 3`, `entry 4`.
+    pub position: String,
+    /// The entry's name, where it has one.
+    pub name: Option<String>,
+    /// JSON pointer into the entry; empty for the whole entry.
+    pub pointer: String,
+    /// What is wrong.
+    pub message: String,
+    /// How to mend it.
+    pub remedy: String,
+}
+
+impl fmt::Display for CatalogFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.position)?;
+        if let Some(name) = &self.name {
+            write!(f, " ({name:?})")?;
+        }
+        if !self.pointer.is_empty() {
+            write!(f, " at {}", self.pointer)?;
+        }
+        write!(f, ": {}; {}", self.message, self.remedy)
+    }
+}
+
+struct FaultList<'a>(&'a String, &'a Vec<CatalogFault>);
+
+impl fmt::Display for FaultList<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.1.len() == 1 { "fault" } else { "faults" };
+        write!(f, "{}: {} {plural}", self.0, self.1.len())?;
+        self.1.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
+    }
+}
+
+/// An error from an embedding model.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmbedError {
+    /// The ONNX Runtime library cannot be loaded.
+    #[error(
+        "cannot load ONNX Runtime{}: {reason}; install it (for example `pip install onnxruntime==1.31.1`) and name its \
+         shared library, onnxruntime/capi/libonnxruntime.so.1.31.1, with --onnx-runtime or ORT_DYLIB_PATH",
+        path.as_ref().map(|p| format!(" from {}", p.display())).unwrap_or_default()
+    )]
+    Runtime {
+        /// The library that was to be loaded, where one was named.
+        path: Option<PathBuf>,
+        /// Why it failed.
+        reason: String,
+    },
+    /// A model folder lacks files.
+    #[error(
+        "the model folder {} lacks {}; it needs an ONNX model (model.onnx) and its tokenizer (tokenizer.json)",
+        path.display(), missing.join(" and ")
+    )]
+    MissingFiles {
+        /// The folder.
+        path: PathBuf,
+        /// The files that are not there.
+        missing: Vec<String>,
+    },
+    /// The model's name is not known.
+    #[error("no model is called {name:?}{}; name a folder that holds model.onnx and tokenizer.json, or one of: {}",
+        suggestion.as_ref().map(|s| format!(" (did you mean {s:?}?)")).unwrap_or_default(), known.join(", "))]
+    UnknownModel {
+        /// What was asked for.
+        name: String,
+        /// The nearest known name.
+        suggestion: Option<String>,
+        /// All known names.
+        known: Vec<String>,
+    },
+    /// The model cannot be fetched.
+    #[error("cannot fetch the model {name:?}: {reason}; {remedy}")]
+    Download {
+        /// The model's name.
+        name: String,
+        /// Why it failed.
+        reason: String,
+        /// What to do instead.
+        remedy: String,
+    },
+    /// A file of the model is damaged or of another kind.
+    #[error("cannot load the model {name}: {reason}")]
+    Load {
+        /// The model's name or folder.
+        name: String,
+        /// Why it failed.
+        reason: String,
+    },
+    /// The model failed on a text.
+    #[error("the model {model} failed: {reason}")]
+    Inference {
+        /// The model's identity.
+        model: String,
+        /// Why it failed.
+        reason: String,
+    },
+}
+
+/// An error from building an index over a catalog.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IndexError {
+    /// The keyword index could not be built or read.
+    #[error("the keyword index failed: {reason}")]
+    Keyword {
+        /// What tantivy said.
+        reason: String,
+    },
+    /// The tools could not be embedded.
+    #[error("cannot embed the catalog: {0}")]
+    Embed(#[from] EmbedError),
+}
+
+impl From<tantivy::TantivyError> for IndexError {
+    fn from(error: tantivy::TantivyError) -> Self {
+        Self::Keyword { reason: error.to_string() }
+    }
+}
+
+impl From<std::io::Error> for IndexError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Keyword { reason: error.to_string() }
+    }
+}
+
+/// An error from picking tools.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PickError {
+    /// An option has a value that makes no sense.
+    #[error("the option {option} is {value}: {remedy}")]
+    InvalidOption {
+        /// The option's name.
+        option: &'static str,
+        /// Its value.
+        value: String,
+        /// What is allowed.
+        remedy: &'static str,
+    },
+    /// `always_include`, `exclude` or a quota names a tool that the catalog does not have.
+    #[error("{option} names {name:?}, which is no tool of the catalog{}; check the name, or write source/name",
+        suggestion.as_ref().map(|s| format!(" (did you mean {s:?}?)")).unwrap_or_default())]
+    UnknownTool {
+        /// The option's name.
+        option: &'static str,
+        /// What it names.
+        name: String,
+        /// The nearest known name.
+        suggestion: Option<String>,
+    },
+    /// A name stands for several tools.
+    #[error("{option} names {name:?}, which is ambiguous; write one of: {}", candidates.join(", "))]
+    AmbiguousTool {
+        /// The option's name.
+        option: &'static str,
+        /// What it names.
+        name: String,
+        /// The ids of the tools it may mean.
+        candidates: Vec<String>,
+    },
+    /// A semantic ranking was asked of an engine that has no embedding model.
+    #[error(
+        "the mode {mode} needs an embedding model; build the engine with an embedder (--model on the command line), or use the mode keyword"
+    )]
+    NoEmbedder {
+        /// The mode that was asked for.
+        mode: &'static str,
+    },
+    /// The index failed.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// The catalog failed.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// A worker could not be started or died.
+    #[error("cannot run the pick: {reason}")]
+    Worker {
+        /// What happened.
+        reason: String,
+    },
+}
+
+/// An error from a scorer.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScorerError {
+    /// The scorer could not do its work.
+    #[error("the scorer {scorer} failed: {reason}")]
+    Failed {
+        /// The scorer's name.
+        scorer: String,
+        /// Why it failed.
+        reason: String,
+    },
+    /// A score is not a number from 0 to 1.
+    #[error(
+        "the scorer {scorer} gave {tool} the score {score}, which is not a number from 0 to 1; the tool is left out"
+    )]
+    InvalidScore {
+        /// The scorer's name.
+        scorer: String,
+        /// The tool's id.
+        tool: String,
+        /// The score, as text because it may not be a number.
+        score: String,
+    },
+    /// The scorer gave another number of scores than there are tools.
+    #[error("the scorer {scorer} gave {scores} scores for {tools} tools; it must give one for each, in order")]
+    WrongCount {
+        /// The scorer's name.
+        scorer: String,
+        /// How many scores came.
+        scores: usize,
+        /// How many tools there are.
+        tools: usize,
+    },
+}

@@ -1,0 +1,207 @@
+//! Lines in, whole files out: what every evaluation format shares.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::EvalError;
+
+/// The most characters of a file's own text that an error quotes.
+const EXCERPT_CHARS: usize = 80;
+
+/// How many temporary names are tried before giving up.
+const TEMPORARY_NAMES: u32 = 64;
+
+/// Reads a whole file.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, EvalError> {
+    fs::read(path).map_err(|source| EvalError::Read { path: path.to_path_buf(), source })
+}
+
+/// Shortens a value for an error message.
+pub(super) fn excerpt(value: &str) -> String {
+    match value.char_indices().nth(EXCERPT_CHARS) {
+        Some((end, _)) => format!("{}…", &value[..end]),
+        None => value.to_owned(),
+    }
+}
+
+/// The lines of a file that hold something, each with its number from 1.
+///
+/// A byte order mark, a carriage return before the line feed and blank lines are dropped: editors and
+/// spreadsheets add them, and they never mean anything here. UTF-8 is checked a line at a time so that
+/// an error can name the line.
+pub(super) fn lines<'a>(
+    bytes: &'a [u8],
+    origin: &'a Path,
+) -> impl Iterator<Item = Result<(usize, &'a str), EvalError>> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    bytes.split(|&byte| byte == b'\n').enumerate().filter_map(move |(index, raw)| {
+        let line = index + 1;
+        let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
+        match str::from_utf8(raw) {
+            Ok(text) if text.trim_matches(' ').is_empty() => None,
+            Ok(text) => Some(Ok((line, text))),
+            Err(error) => {
+                Some(Err(EvalError::NotUtf8 { path: origin.to_path_buf(), line, byte: error.valid_up_to() + 1 }))
+            }
+        }
+    })
+}
+
+/// Says why an id cannot stand in a tab-separated column, if it cannot.
+///
+/// A carriage return counts as a line end for many readers, and a byte order mark would vanish at the
+/// start of a file, so neither would come back as it was written.
+fn id_problem(id: &str) -> Option<&'static str> {
+    if id.trim().is_empty() {
+        Some("is empty")
+    } else if id.contains(['\t', '\n', '\r']) {
+        Some("holds a tab or a line break")
+    } else if id.starts_with('\u{feff}') {
+        Some("starts with a byte order mark")
+    } else {
+        None
+    }
+}
+
+/// Checks an id that was read.
+pub(super) fn check_read_id(id: &str, column: &'static str, origin: &Path, line: usize) -> Result<(), EvalError> {
+    match id_problem(id) {
+        None => Ok(()),
+        Some(problem) => {
+            Err(EvalError::BadId { path: origin.to_path_buf(), line, column, value: excerpt(id), problem })
+        }
+    }
+}
+
+/// Checks an id that is to be written.
+pub(super) fn check_written_id(id: &str, column: &'static str) -> Result<(), EvalError> {
+    match id_problem(id) {
+        None => Ok(()),
+        Some(problem) => Err(EvalError::UnwritableId { column, id: excerpt(id), problem }),
+    }
+}
+
+/// Replaces `path` with `bytes`, wholly or not at all.
+///
+/// The bytes go to a new file in the same folder, since a rename is atomic only within one file
+/// system, and reach the disk before the rename, so a crash leaves the old file or the new one.
+pub(super) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), EvalError> {
+    write_and_rename(path, bytes).map_err(|source| EvalError::Write { path: path.to_path_buf(), source })
+}
+
+fn write_and_rename(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (mut file, temporary) = create_beside(path)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    // Closed before the rename: some systems refuse to rename an open file.
+    drop(file);
+    let renamed = written.and_then(|()| fs::rename(&temporary, path));
+    if renamed.is_err() {
+        // The first failure is the one worth reporting; a leftover file is only untidy.
+        drop(fs::remove_file(&temporary));
+    }
+    renamed
+}
+
+/// Creates a hidden file next to `path` that no other writer holds.
+fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
+    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
+    let process = std::process::id();
+    for attempt in 0..TEMPORARY_NAMES {
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{process}-{attempt}.tmp"));
+        let temporary = path.with_file_name(hidden);
+        match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+            Ok(file) => return Ok((file, temporary)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "every temporary name is taken"))
+}
+
+/// A folder for one test, removed when dropped; the module has no use for one elsewhere.
+#[cfg(test)]
+pub(super) mod scratch {
+    use std::path::{Path, PathBuf};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+
+    pub(in super::super) struct Scratch(PathBuf);
+
+    impl Scratch {
+        pub(in super::super) fn new() -> Self {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("picktools-eval-{}-{number}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            std::fs::create_dir_all(&folder).expect("the temporary folder can be written");
+            Self(folder)
+        }
+
+        pub(in super::super) fn path(&self) -> &Path {
+            &self.0
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            drop(std::fs::remove_dir_all(&self.0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scratch::Scratch;
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<OsString> {
+        let entries = fs::read_dir(folder).expect("the folder exists");
+        entries.map(|entry| entry.expect("the entry is readable").file_name()).collect()
+    }
+
+    #[test]
+    fn lines_are_numbered_as_in_an_editor() {
+        let text = b"\xef\xbb\xbfone\r\n\n  \r\nfour\nlast";
+        let read: Vec<_> = lines(text, Path::new("f")).map(|line| line.expect("UTF-8")).collect();
+        assert_eq!(read, [(1, "one"), (4, "four"), (5, "last")]);
+    }
+
+    #[test]
+    fn invalid_utf8_is_reported_by_line_and_byte() {
+        let error = lines(b"fine\nab\xffcd\n", Path::new("q.jsonl")).find_map(Result::err);
+        let message = error.expect("the second line is invalid").to_string();
+        assert!(message.starts_with("q.jsonl:2: not valid UTF-8 from byte 3"), "{message}");
+    }
+
+    #[test]
+    fn a_write_replaces_the_file_and_leaves_nothing_else() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("out.trec");
+        write_atomically(&path, b"old").expect("a first write works");
+        write_atomically(&path, b"new").expect("a second write works");
+        assert_eq!(fs::read(&path).expect("it was written"), b"new");
+        assert_eq!(names(scratch.path()), ["out.trec"]);
+    }
+
+    #[test]
+    fn a_failed_write_leaves_what_was_there() {
+        let scratch = Scratch::new();
+        let taken = scratch.path().join("folder");
+        fs::create_dir(&taken).expect("the folder is new");
+        assert!(matches!(write_atomically(&taken, b"x"), Err(EvalError::Write { .. })));
+        assert_eq!(names(scratch.path()), ["folder"]);
+        let absent = scratch.path().join("absent/out");
+        assert!(matches!(write_atomically(&absent, b"x"), Err(EvalError::Write { .. })));
+        assert!(matches!(write_atomically(Path::new("/"), b"x"), Err(EvalError::Write { .. })));
+    }
+
+    #[test]
+    fn long_values_are_shortened_on_a_character_boundary() {
+        assert_eq!(excerpt("short"), "short");
+        assert_eq!(excerpt(&"é".repeat(500)).chars().count(), EXCERPT_CHARS + 1);
+    }
+}

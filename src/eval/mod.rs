@@ -1,0 +1,36 @@
+//! How good a ranking is: qrels, runs, measures, comparison, report.
+//!
+//! Data flows one way. [`Qrels`] say which tools answer which query, a [`Run`] says what was ranked,
+//! [`evaluate`] scores every query under every [`Measure`], and the means in a [`SetReport`] are
+//! derived from that [`PerQuery`] table, which [`compare`] also needs. Nothing here touches an index,
+//! the clock or the environment: a run is plain data, so one that another program wrote is scored
+//! like our own.
+//!
+//! Three conventions hold throughout:
+//!
+//! * a grade of 1 or more is relevant, and 0 or less is judged not relevant;
+//! * a query without an answer in the run scores 0, since it was asked and not answered;
+//! * a query that no tool answers has no defined recall or nDCG, so it is counted
+//!   ([`PerQuery::no_answer`]) and left out of every mean.
+//!
+//! Files are UTF-8 with columns separated by tabs, so ids may hold spaces. Whatever is written is
+//! complete or absent: a temporary file in the same folder is renamed into place.
+
+mod compare;
+mod error;
+mod evaluate;
+mod files;
+mod measure;
+mod qrels;
+mod queries;
+mod report;
+mod run;
+
+pub use compare::{CompareOptions, Comparison, Enumeration, MeasureComparison, compare};
+pub use error::EvalError;
+pub use evaluate::{PerQuery, evaluate};
+pub use measure::{Measure, MeasureKind};
+pub use qrels::{Judgments, Qrels};
+pub use queries::{EvalQuery, QuerySet};
+pub use report::{EvalReport, Latency, REPORT_VERSION, SetReport};
+pub use run::{Run, RunEntry};

@@ -1,0 +1,247 @@
+//! The report of an evaluation: plain, serialisable, versioned.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use super::files::excerpt;
+use super::{EvalError, Measure, PerQuery};
+
+/// The version of the report's JSON form; it grows when a field changes its meaning or goes away.
+pub const REPORT_VERSION: u32 = 1;
+
+/// How long queries took, in microseconds.
+///
+/// A percentile is by nearest rank: the smallest time that at least that share of the queries did not
+/// exceed, so it is always a time that was measured (Hyndman and Fan, *Sample quantiles in statistical
+/// packages*, The American Statistician 50(4), 1996, definition 1).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Latency {
+    /// The median.
+    pub p50: f64,
+    /// What 90 % of the queries did not exceed.
+    pub p90: f64,
+    /// What 99 % of the queries did not exceed.
+    pub p99: f64,
+    /// The arithmetic mean.
+    pub mean: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl Latency {
+    /// Summarises the times of single queries, in any order; `None` when there are none.
+    ///
+    /// # Complexity
+    ///
+    /// `O(n log n)`.
+    pub fn from_durations(durations: &[Duration]) -> Option<Self> {
+        let mut nanoseconds: Vec<u128> = durations.iter().map(Duration::as_nanos).collect();
+        nanoseconds.sort_unstable();
+        let max = *nanoseconds.last()?;
+        let count = nanoseconds.len();
+        // Integers keep the rank exact: 0.9 × 10 in floating point need not be 9.
+        let percentile = |percent: usize| {
+            let rank = (percent * count).div_ceil(100);
+            microseconds(nanoseconds[rank - 1])
+        };
+        let total: u128 = nanoseconds.iter().sum();
+        Some(Self {
+            p50: percentile(50),
+            p90: percentile(90),
+            p99: percentile(99),
+            mean: microseconds(total) / count as f64,
+            max: microseconds(max),
+        })
+    }
+}
+
+fn microseconds(nanoseconds: u128) -> f64 {
+    nanoseconds as f64 / 1000.0
+}
+
+/// The result on one set of queries.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SetReport {
+    /// Tools in the catalog.
+    pub tools: usize,
+    /// Queries that were scored: those with a relevant judgment.
+    pub queries: usize,
+    /// Judged queries that no tool answers, left out of the measures; not serialised when 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub no_answer: usize,
+    /// The mean of each measure over the scored queries, between 0 and 1; empty when there are none.
+    pub measures: BTreeMap<Measure, f64>,
+    /// How long queries took, in microseconds, when that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_us: Option<Latency>,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+impl SetReport {
+    /// Derives the means from the scores of each query; `tools` is the catalog's size.
+    pub fn new(tools: usize, scores: &PerQuery, latency_us: Option<Latency>) -> Self {
+        Self { tools, queries: scores.len(), no_answer: scores.no_answer(), measures: scores.mean(), latency_us }
+    }
+}
+
+/// The results on all sets, with the mean over them.
+///
+/// It serialises to
+/// `{"version":1,"sets":{NAME:{"tools":N,"queries":N,"measures":{…},"latency_us":{…}}},"mean":{…}}`,
+/// sets in the order given and measures in the order of [`Measure::STANDARD`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct EvalReport {
+    sets: Vec<(String, SetReport)>,
+    mean: BTreeMap<Measure, f64>,
+}
+
+impl EvalReport {
+    /// Gathers the sets, in the order they are to be shown.
+    ///
+    /// The mean of a measure is unweighted over the sets that have it: a small set counts as much as a
+    /// large one, and a set without a scored query has no measures and does not count.
+    ///
+    /// # Errors
+    ///
+    /// [`EvalError::DuplicateSet`] when two sets have one name, since a JSON object cannot hold both.
+    pub fn new(sets: Vec<(String, SetReport)>) -> Result<Self, EvalError> {
+        let mut names = BTreeSet::new();
+        if let Some((name, _)) = sets.iter().find(|(name, _)| !names.insert(name)) {
+            return Err(EvalError::DuplicateSet { name: excerpt(name) });
+        }
+        let mut totals: BTreeMap<Measure, (f64, usize)> = BTreeMap::new();
+        for (&measure, &value) in sets.iter().flat_map(|(_, set)| &set.measures) {
+            let (sum, count) = totals.entry(measure).or_default();
+            *sum += value;
+            *count += 1;
+        }
+        let means = totals.into_iter().map(|(measure, (sum, count))| (measure, sum / count as f64));
+        let mean = means.collect();
+        Ok(Self { sets, mean })
+    }
+
+    /// The sets with their names, in the order given.
+    pub fn sets(&self) -> &[(String, SetReport)] {
+        &self.sets
+    }
+
+    /// The unweighted mean of each measure over the sets that have it.
+    pub fn mean(&self) -> &BTreeMap<Measure, f64> {
+        &self.mean
+    }
+}
+
+impl Serialize for EvalReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut report = serializer.serialize_map(Some(3))?;
+        report.serialize_entry("version", &REPORT_VERSION)?;
+        report.serialize_entry("sets", &InOrder(&self.sets))?;
+        report.serialize_entry("mean", &self.mean)?;
+        report.end()
+    }
+}
+
+/// Named values as a JSON object that keeps their order, which no map of the standard library does.
+struct InOrder<'a, T>(&'a [(String, T)]);
+
+impl<T: Serialize> Serialize for InOrder<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Qrels, Run, RunEntry, evaluate};
+    use super::*;
+
+    fn set(measure: &str, value: f64) -> SetReport {
+        let measures = BTreeMap::from([(measure.parse().expect("a known measure"), value)]);
+        SetReport { tools: 3, queries: 2, no_answer: 0, measures, latency_us: None }
+    }
+
+    fn ranked(tools: &[&str]) -> Vec<RunEntry> {
+        tools.iter().map(|tool| RunEntry { tool: (*tool).to_owned(), score: 0.0 }).collect()
+    }
+
+    #[test]
+    fn the_json_form_is_fixed() {
+        let mut second = set("RR@10", 0.5);
+        second.measures.insert("nDCG@10".parse().expect("a known measure"), 0.25);
+        second.no_answer = 4;
+        second.latency_us = Latency::from_durations(&[Duration::from_nanos(1_500), Duration::from_micros(3)]);
+        let report = EvalReport::new(vec![("zebra".to_owned(), set("nDCG@10", 0.75)), ("ant".to_owned(), second)])
+            .expect("two names");
+        assert_eq!(
+            serde_json::to_string(&report).expect("plain data"),
+            concat!(
+                r#"{"version":1,"sets":{"zebra":{"tools":3,"queries":2,"measures":{"nDCG@10":0.75}},"#,
+                r#""ant":{"tools":3,"queries":2,"no_answer":4,"measures":{"nDCG@10":0.25,"RR@10":0.5},"#,
+                r#""latency_us":{"p50":1.5,"p90":3.0,"p99":3.0,"mean":2.25,"max":3.0}}},"#,
+                r#""mean":{"nDCG@10":0.5,"RR@10":0.5}}"#
+            )
+        );
+    }
+
+    #[test]
+    fn measures_print_in_the_standard_order() {
+        let mut qrels = Qrels::default();
+        qrels.insert("q", "a", 1);
+        let scores = evaluate(&Run::default(), &qrels, &Measure::STANDARD);
+        let json = serde_json::to_string(&SetReport::new(1, &scores, None).measures).expect("plain data");
+        let printed: Vec<String> = Measure::STANDARD.iter().map(|measure| format!("\"{measure}\":0.0")).collect();
+        assert_eq!(json, format!("{{{}}}", printed.join(",")));
+    }
+
+    #[test]
+    fn a_set_name_is_used_once() {
+        let sets = vec![("a".to_owned(), set("R@1", 0.0)), ("a".to_owned(), set("R@1", 1.0))];
+        assert!(matches!(EvalReport::new(sets), Err(EvalError::DuplicateSet { .. })));
+    }
+
+    #[test]
+    fn every_query_counts_as_documented() {
+        let mut qrels = Qrels::default();
+        for (query, grade) in [("answered", 1), ("missing", 1), ("unanswerable", 0)] {
+            qrels.insert(query, "a", grade);
+        }
+        let mut run = Run::default();
+        for query in ["answered", "unanswerable", "unjudged"] {
+            run.insert(query, ranked(&["a"]));
+        }
+        let recall: Measure = "R@1".parse().expect("a known measure");
+        let scores = evaluate(&run, &qrels, &[recall, recall]);
+        assert_eq!((scores.len(), scores.unanswered(), scores.no_answer(), scores.unjudged()), (2, 1, 1, 1));
+        assert_eq!((scores.get("answered", recall), scores.get("missing", recall)), (Some(1.0), Some(0.0)));
+        assert_eq!(scores.get("unanswerable", recall), None);
+        let report = SetReport::new(9, &scores, None);
+        assert_eq!((report.queries, report.no_answer), (2, 1));
+        assert_eq!(report.measures, BTreeMap::from([(recall, 0.5)]));
+    }
+
+    #[test]
+    fn a_set_without_scored_queries_does_not_pull_the_mean_down() {
+        let empty = SetReport::new(1, &evaluate(&Run::default(), &Qrels::default(), &Measure::STANDARD), None);
+        assert!(empty.measures.is_empty());
+        let sets = vec![("a".to_owned(), set("R@1", 0.5)), ("b".to_owned(), empty)];
+        let report = EvalReport::new(sets).expect("two names");
+        assert_eq!(report.mean().values().copied().collect::<Vec<_>>(), [0.5]);
+        assert!(EvalReport::new(Vec::new()).expect("no sets").mean().is_empty());
+    }
+
+    #[test]
+    fn percentiles_are_by_nearest_rank() {
+        let times: Vec<Duration> = (1..=200).rev().map(Duration::from_micros).collect();
+        let latency = Latency::from_durations(&times).expect("there are times");
+        assert_eq!(latency, Latency { p50: 100.0, p90: 180.0, p99: 198.0, mean: 100.5, max: 200.0 });
+        let one = Latency::from_durations(&times[..1]).expect("there is one");
+        assert_eq!(one, Latency { p50: 200.0, p90: 200.0, p99: 200.0, mean: 200.0, max: 200.0 });
+        assert_eq!(Latency::from_durations(&[]), None);
+    }
+}

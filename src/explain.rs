@@ -1,0 +1,296 @@
+//! From numbers to reasons: evidence for what is returned, and one sentence for people.
+//!
+//! Nothing here changes a ranking, and nothing here is computed for a tool that is not returned (or, with
+//! `debug`, considered).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::catalog::Tool;
+use crate::catalog::document::Field;
+use crate::eligibility::Eligibility;
+use crate::error::{IndexError, ScorerError};
+use crate::fuse::{Fused, Mode, Part};
+use crate::index::Index;
+use crate::options::Request;
+use crate::ranking::{Candidate, ToolId};
+use crate::retrieve::QueryTerm;
+use crate::scorer::Score;
+use crate::select::Kept;
+use crate::selection::{
+    Considered, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool, KeywordEvidence, Pick,
+    Provenance, SELECTION_VERSION, Selection, SemanticEvidence, TermEvidence, Timings,
+};
+
+/// The most words that a reason quotes.
+const QUOTED_WORDS: usize = 4;
+
+/// What a ranking rests on.
+pub(crate) enum Basis {
+    /// The built-in retrievers.
+    Fused { mode: Mode, terms: Vec<QueryTerm>, fused: Fused },
+    /// A custom scorer.
+    Custom { scorer: String, scores: BTreeMap<ToolId, Score>, errors: Vec<ScorerError> },
+    /// Nothing but the order of the catalog, because what should have ranked failed.
+    Registration { scorer: String },
+}
+
+impl Basis {
+    pub(crate) fn registration(scorer: &str) -> Self {
+        Self::Registration { scorer: scorer.to_owned() }
+    }
+
+    /// Checks a scorer's answer, one score an eligible tool in order; a tool whose score is none is left out.
+    pub(crate) fn custom(scorer: &str, index: &Index, eligibility: &Eligibility, answer: Vec<Score>) -> Self {
+        let mut scores = BTreeMap::new();
+        let mut errors = Vec::new();
+        for (tool, score) in eligibility.admitted().zip(answer) {
+            if (0.0..=1.0).contains(&score.score) {
+                scores.insert(tool, score);
+            } else {
+                errors.push(ScorerError::InvalidScore {
+                    scorer: scorer.to_owned(),
+                    tool: index.catalog.tool(tool).id.clone(),
+                    score: score.score.to_string(),
+                });
+            }
+        }
+        Self::Custom { scorer: scorer.to_owned(), scores, errors }
+    }
+
+    fn scorer(&self) -> &str {
+        match self {
+            Self::Fused { mode, .. } => mode.name(),
+            Self::Custom { scorer, .. } | Self::Registration { scorer } => scorer,
+        }
+    }
+
+    /// Returns the eligible tools that it has something to say of, in registration order.
+    pub(crate) fn candidates<'a>(&'a self, eligibility: &'a Eligibility) -> Box<dyn Iterator<Item = Candidate> + 'a> {
+        match self {
+            Self::Fused { fused, .. } => Box::new(fused.candidates(eligibility)),
+            Self::Custom { scores, .. } => {
+                Box::new(scores.iter().map(|(&tool, score)| Candidate { tool, score: score.score }))
+            }
+            Self::Registration { .. } => Box::new(eligibility.admitted().map(|tool| Candidate { tool, score: 0.0 })),
+        }
+    }
+
+    /// Returns the value by which the tool is ordered.
+    pub(crate) fn candidate(&self, tool: ToolId) -> Candidate {
+        let score = match self {
+            Self::Fused { fused, .. } => fused.value(tool),
+            Self::Custom { scores, .. } => scores.get(&tool).map_or(0.0, |score| score.score),
+            Self::Registration { .. } => 0.0,
+        };
+        Candidate { tool, score }
+    }
+
+    /// Returns the tool's score, 0..1.
+    fn score(&self, tool: ToolId) -> f32 {
+        match self {
+            Self::Fused { fused, .. } => fused.score_of(tool),
+            Self::Custom { .. } | Self::Registration { .. } => self.candidate(tool).score,
+        }
+    }
+
+    /// Tells whether the candidate scores enough; where there are no scores, every one does.
+    pub(crate) fn passes(&self, candidate: &Candidate, min_score: f32) -> bool {
+        matches!(self, Self::Registration { .. }) || self.score(candidate.tool) >= min_score
+    }
+}
+
+/// Writes the outcome of a pick, but for what the stages have to report.
+pub(crate) fn explain(
+    index: &Index,
+    request: &Request<'_>,
+    basis: &Basis,
+    ranking: &[Candidate],
+    kept: &Kept,
+) -> Result<Selection, IndexError> {
+    let picks = kept.picks.iter().map(|candidate| {
+        let provenance = provenance(index, request, basis, candidate.tool)?;
+        let tool = index.catalog.tool(candidate.tool);
+        let reason = reason(basis, candidate.tool, &provenance);
+        Ok(Pick { tool: tool.clone(), score: basis.score(candidate.tool), reason, provenance })
+    });
+    let picks = picks.collect::<Result<Vec<_>, IndexError>>()?;
+    let considered = request.options.debug.then(|| {
+        let picked: BTreeSet<ToolId> = kept.picks.iter().map(|candidate| candidate.tool).collect();
+        ranking
+            .iter()
+            .map(|candidate| {
+                Ok(Considered {
+                    tool: index.catalog.tool(candidate.tool).id.clone(),
+                    score: basis.score(candidate.tool),
+                    picked: picked.contains(&candidate.tool),
+                    provenance: provenance(index, request, basis, candidate.tool)?,
+                })
+            })
+            .collect::<Result<Vec<_>, IndexError>>()
+    });
+    let scorer_errors = match basis {
+        Basis::Custom { errors, .. } => errors.iter().map(ToString::to_string).collect(),
+        _ => Vec::new(),
+    };
+    Ok(Selection {
+        version: SELECTION_VERSION,
+        catalog: index.catalog.digest().to_owned(),
+        scorer: basis.scorer().to_owned(),
+        picks,
+        ineligible: ineligible(index, request),
+        below_threshold: 0,
+        dropped: dropped(index, kept),
+        scorer_errors,
+        stages: Vec::new(),
+        degraded: Vec::new(),
+        considered: considered.transpose()?,
+        timings: Timings::default(),
+    })
+}
+
+fn provenance(index: &Index, request: &Request<'_>, basis: &Basis, tool: ToolId) -> Result<Provenance, IndexError> {
+    let mut provenance = Provenance {
+        scorer: basis.scorer().to_owned(),
+        named: request.mention(tool).map(str::to_owned),
+        always_included: request.always.contains_key(&tool),
+        keyword: None,
+        semantic: None,
+        fusion: None,
+        details: None,
+    };
+    match basis {
+        Basis::Registration { .. } => {}
+        Basis::Custom { scores, .. } => {
+            provenance.details = scores.get(&tool).and_then(|score| score.details.clone());
+        }
+        Basis::Fused { terms, fused, .. } => {
+            if let Some(part) = &fused.keyword {
+                provenance.keyword = Some(keyword_evidence(index, request, part, terms, tool)?);
+            }
+            if let (Some(part), Some(vectors)) = (&fused.semantic, &index.vectors) {
+                provenance.semantic = Some(SemanticEvidence {
+                    rank: part.signal.rank(tool, &request.eligibility),
+                    score: part.signal.of(tool),
+                    model: vectors.embedder().identity().to_owned(),
+                });
+            }
+            let parts = [("keyword", &fused.keyword), ("semantic", &fused.semantic)];
+            let parts = parts.into_iter().filter_map(|(name, part)| {
+                let part = part.as_ref()?;
+                Some((name, FusionPart { weight: part.weight, standardised: part.standardised(tool) }))
+            });
+            provenance.fusion =
+                Some(FusionEvidence { method: fused.method, parts: parts.collect(), value: fused.value(tool) });
+        }
+    }
+    Ok(provenance)
+}
+
+fn keyword_evidence(
+    index: &Index,
+    request: &Request<'_>,
+    part: &Part,
+    terms: &[QueryTerm],
+    tool: ToolId,
+) -> Result<KeywordEvidence, IndexError> {
+    let looked_up: Vec<&str> = terms.iter().map(|term| term.term.as_str()).collect();
+    let matches = index.keyword.explain(index.catalog.tool(tool), &looked_up)?;
+    let evidence = matches.into_iter().map(|found| TermEvidence {
+        word: terms[found.term].word.clone(),
+        contribution: found.contribution,
+        fields: found.fields,
+    });
+    Ok(KeywordEvidence {
+        rank: part.signal.rank(tool, &request.eligibility),
+        score: part.signal.of(tool),
+        terms: evidence.collect(),
+    })
+}
+
+/// One sentence that says why the tool was picked.
+fn reason(basis: &Basis, tool: ToolId, provenance: &Provenance) -> String {
+    let mut clauses = Vec::new();
+    if let Some(name) = &provenance.named {
+        clauses.push(format!("the request names it as {name:?}"));
+    }
+    if provenance.always_included {
+        clauses.push("the caller always includes it".to_owned());
+    }
+    match basis {
+        Basis::Registration { .. } => clauses.push("the ranking failed, and it comes early in the catalog".to_owned()),
+        Basis::Custom { scorer, scores, .. } => match scores.get(&tool) {
+            Some(Score { reason: Some(reason), .. }) => clauses.push(reason.clone()),
+            Some(score) => clauses.push(format!("{scorer} scores it {:.2}", score.score)),
+            None => {}
+        },
+        Basis::Fused { .. } => {
+            clauses.extend(provenance.keyword.as_ref().and_then(matched_words));
+            if let Some(semantic) = &provenance.semantic {
+                let rank = semantic.rank.map_or(String::new(), |rank| format!(" and ranks {rank}"));
+                clauses.push(format!("its meaning is {:.2} similar{rank}", semantic.score));
+            }
+        }
+    }
+    if clauses.is_empty() {
+        clauses.push("nothing else was found".to_owned());
+    }
+    let mut sentence = clauses.join("; ");
+    if let Some(first) = sentence.chars().next() {
+        sentence.replace_range(..first.len_utf8(), &first.to_uppercase().to_string());
+    }
+    if !sentence.ends_with(['.', '!', '?', '。']) {
+        sentence.push('.');
+    }
+    sentence
+}
+
+/// `"flight" and "Oslo" match in its name and description`, with the weightiest words first.
+fn matched_words(evidence: &KeywordEvidence) -> Option<String> {
+    let mut terms: Vec<&TermEvidence> = evidence.terms.iter().collect();
+    terms.sort_by(|a, b| b.contribution.total_cmp(&a.contribution));
+    let words: Vec<String> = terms.iter().take(QUOTED_WORDS).map(|term| format!("{:?}", term.word)).collect();
+    let found: BTreeSet<Field> = terms.iter().take(QUOTED_WORDS).flat_map(|term| term.fields.iter().copied()).collect();
+    let fields: Vec<String> =
+        Field::ALL.iter().filter(|field| found.contains(field)).map(|field| field.label().to_owned()).collect();
+    let more = terms.len().saturating_sub(QUOTED_WORDS);
+    let verb = if terms.len() == 1 { "matches" } else { "match" };
+    let words = if more > 0 { format!("{} and {more} more", words.join(", ")) } else { enumerate(&words) };
+    (!terms.is_empty()).then(|| format!("{words} {verb} in its {}", enumerate(&fields)))
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn enumerate(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+fn dropped(index: &Index, kept: &Kept) -> Vec<Dropped> {
+    let drop = |reason: DropReason| move |&tool: &ToolId| Dropped { tool: index.catalog.tool(tool).id.clone(), reason };
+    let over_cutoff = kept.over_cutoff.iter().map(drop(DropReason::MaxCandidates));
+    over_cutoff.chain(kept.over_source.iter().map(drop(DropReason::MaxPerSource))).collect()
+}
+
+fn ineligible(index: &Index, request: &Request<'_>) -> Ineligible {
+    let id = |tool: &Tool| tool.id.clone();
+    let named = |tool: ToolId| request.mention(tool).or_else(|| request.always.get(&tool).map(String::as_str));
+    let asked_for: BTreeSet<ToolId> =
+        request.mentions.iter().map(|mention| mention.tool).chain(request.always.keys().copied()).collect();
+    let asked_for = asked_for.into_iter().filter(|&tool| !request.eligibility.admits(tool));
+    let mut tools: Vec<IneligibleTool> = asked_for
+        .map(|tool| IneligibleTool {
+            tool: id(index.catalog.tool(tool)),
+            named: named(tool).map(str::to_owned),
+            reasons: request.reasons(index, tool),
+        })
+        .collect();
+    let listed = request.eligibility.listed.iter().filter(|(tool, _)| named(*tool).is_none());
+    tools.extend(listed.map(|(tool, reasons)| IneligibleTool {
+        tool: id(index.catalog.tool(*tool)),
+        named: None,
+        reasons: reasons.clone(),
+    }));
+    Ineligible { total: request.eligibility.total, counts: request.eligibility.counts.clone(), tools }
+}

@@ -1,0 +1,225 @@
+//! From signals to one value a tool, and from that value to a score.
+//!
+//! Retrievers speak different scales, and the scale of one retriever changes from request to request. So each
+//! signal is standardised over the tools that may be seen: minus the mean, divided by the standard deviation, of
+//! this request. In a catalog of three tools both are meaningless, so they are shrunk towards the moments that a
+//! typical request has, as if [`PRIOR_TOOLS`] typical tools stood beside the real ones. The fused value is a
+//! weighted sum. Alternatively, reciprocal rank fusion (Cormack, Clarke, Büttcher 2009) adds up ranks.
+//!
+//! The score is a logistic function of the value, so it keeps the order. Constants come from the search that
+//! `docs/results.md` describes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::eligibility::Eligibility;
+use crate::ranking::{Candidate, ToolId, top_k};
+use crate::retrieve::Signal;
+
+/// How much the typical request counts beside the tools of the catalog, in tools.
+const PRIOR_TOOLS: f32 = 10.0;
+/// Weight of the keyword signal in the weighted sum; the semantic signal has the rest.
+const KEYWORD_WEIGHT: f32 = 0.35;
+/// The constant of reciprocal rank fusion unless told otherwise.
+pub const DEFAULT_RRF_K: u32 = 60;
+
+/// Which retrievers a pick uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Terms only.
+    Keyword,
+    /// Meaning only.
+    Semantic,
+    /// Both.
+    Hybrid,
+}
+
+impl Mode {
+    /// Returns the mode's stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Keyword => "keyword",
+            Self::Semantic => "semantic",
+            Self::Hybrid => "hybrid",
+        }
+    }
+
+    pub(crate) fn uses_keyword(self) -> bool {
+        self != Self::Semantic
+    }
+
+    pub(crate) fn uses_semantic(self) -> bool {
+        self != Self::Keyword
+    }
+}
+
+/// How signals become one value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(tag = "method", rename_all = "snake_case")]
+pub enum Fusion {
+    /// A weighted sum of standardised signals; the score is an estimated probability of relevance.
+    #[default]
+    Weighted,
+    /// The sum over retrievers of `1 / (k + rank)`; the score is the share of the largest possible sum.
+    Rrf {
+        /// Larger values flatten the difference between ranks.
+        k: u32,
+    },
+}
+
+/// The mean and standard deviation of a signal at a typical request, and the signal's weight.
+#[derive(Debug, Clone, Copy)]
+struct Prior {
+    mean: f32,
+    deviation: f32,
+}
+
+/// Keyword scores over [`Signal::ceiling`], the largest score that the request's terms could give.
+const KEYWORD_PRIOR: Prior = Prior { mean: 0.0075, deviation: 0.018 };
+/// Cosine similarities.
+const SEMANTIC_PRIOR: Prior = Prior { mean: 0.096, deviation: 0.095 };
+
+/// A logistic function (Platt 1999) of a tool's fused value and of how far it lies below the best one.
+///
+/// The value says how much the tool stands out from the catalog, the distance how much others stand out more.
+#[derive(Debug, Clone, Copy)]
+struct Logistic {
+    value: f32,
+    distance: f32,
+    intercept: f32,
+}
+
+impl Logistic {
+    fn of(self, value: f32, best: f32) -> f32 {
+        let evidence = self.value * value - self.distance * (best - value) + self.intercept;
+        1.0 / (1.0 + (-evidence).exp())
+    }
+}
+
+const KEYWORD_LOGISTIC: Logistic = Logistic { value: 0.27, distance: 0.7, intercept: -1.9 };
+const SEMANTIC_LOGISTIC: Logistic = Logistic { value: 0.27, distance: 0.7, intercept: -1.9 };
+const HYBRID_LOGISTIC: Logistic = Logistic { value: 0.2754, distance: 0.6761, intercept: -1.9706 };
+
+/// One signal's part in the fused value of every tool.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) signal: Signal,
+    pub(crate) weight: f32,
+    mean: f32,
+    deviation: f32,
+}
+
+impl Part {
+    fn new(signal: Signal, prior: Prior, weight: f32, eligibility: &Eligibility) -> Self {
+        let (mean, deviation) = shrunk_moments(&signal, prior, eligibility);
+        Self { signal, weight, mean, deviation }
+    }
+
+    /// Returns how many standard deviations the tool stands above the mean.
+    pub(crate) fn standardised(&self, tool: ToolId) -> f32 {
+        (self.signal.of(tool) - self.mean) / self.deviation
+    }
+}
+
+/// The fused value of every tool.
+#[derive(Debug)]
+pub(crate) struct Fused {
+    pub(crate) keyword: Option<Part>,
+    pub(crate) semantic: Option<Part>,
+    pub(crate) method: Fusion,
+    values: Vec<f32>,
+    /// The best value of an eligible tool.
+    best: f32,
+}
+
+impl Fused {
+    /// Fuses what there is: either signal, or both.
+    pub(crate) fn new(
+        keyword: Option<Signal>,
+        semantic: Option<Signal>,
+        method: Fusion,
+        eligibility: &Eligibility,
+    ) -> Self {
+        let share = if keyword.is_some() && semantic.is_some() { KEYWORD_WEIGHT } else { 1.0 };
+        let rest = if keyword.is_some() { 1.0 - share } else { 1.0 };
+        let keyword = keyword.map(|signal| Part::new(signal, KEYWORD_PRIOR, share, eligibility));
+        let semantic = semantic.map(|signal| Part::new(signal, SEMANTIC_PRIOR, rest, eligibility));
+        let parts: Vec<&Part> = keyword.iter().chain(&semantic).collect();
+        let mut values = vec![0.0; eligibility.tools()];
+        match method {
+            Fusion::Weighted => {
+                for tool in eligibility.admitted() {
+                    values[tool.index()] = parts.iter().map(|part| part.weight * part.standardised(tool)).sum();
+                }
+            }
+            Fusion::Rrf { k } => {
+                parts.iter().for_each(|part| add_reciprocal_ranks(&part.signal, k, eligibility, &mut values))
+            }
+        }
+        let best = eligibility.admitted().map(|tool| values[tool.index()]).fold(f32::NEG_INFINITY, f32::max);
+        Self { keyword, semantic, method, values, best }
+    }
+
+    /// Returns the tool's fused value, which orders the tools.
+    pub(crate) fn value(&self, tool: ToolId) -> f32 {
+        self.values[tool.index()]
+    }
+
+    /// Tells whether any retriever found something in the tool.
+    fn matched(&self, tool: ToolId) -> bool {
+        self.keyword.iter().chain(&self.semantic).any(|part| part.signal.of(tool) > part.signal.floor)
+    }
+
+    /// Returns the eligible tools that any retriever matched, in registration order.
+    pub(crate) fn candidates<'a>(&'a self, eligibility: &'a Eligibility) -> impl Iterator<Item = Candidate> + 'a {
+        eligibility
+            .admitted()
+            .filter(move |&tool| self.matched(tool))
+            .map(|tool| Candidate { tool, score: self.value(tool) })
+    }
+
+    /// Returns the tool's score, 0..1; 0 where no retriever matched. Never reverses the order of the values.
+    pub(crate) fn score_of(&self, tool: ToolId) -> f32 {
+        if !self.matched(tool) {
+            return 0.0;
+        }
+        let value = self.value(tool);
+        match (self.method, &self.keyword, &self.semantic) {
+            (Fusion::Rrf { k }, keyword, semantic) => {
+                let retrievers = keyword.iter().count() + semantic.iter().count();
+                (value * (k as f32 + 1.0) / retrievers.max(1) as f32).clamp(0.0, 1.0)
+            }
+            (Fusion::Weighted, Some(_), Some(_)) => HYBRID_LOGISTIC.of(value, self.best),
+            (Fusion::Weighted, None, _) => SEMANTIC_LOGISTIC.of(value, self.best),
+            (Fusion::Weighted, Some(_), None) => KEYWORD_LOGISTIC.of(value, self.best),
+        }
+    }
+}
+
+/// The mean and standard deviation over the eligible tools together with [`PRIOR_TOOLS`] typical ones.
+fn shrunk_moments(signal: &Signal, prior: Prior, eligibility: &Eligibility) -> (f32, f32) {
+    let scale = f64::from(signal.ceiling);
+    let (prior_mean, prior_deviation) = (f64::from(prior.mean) * scale, f64::from(prior.deviation) * scale);
+    let weight = f64::from(PRIOR_TOOLS);
+    let mut count = weight;
+    let mut sum = weight * prior_mean;
+    let mut squares = weight * (prior_deviation.powi(2) + prior_mean.powi(2));
+    for tool in eligibility.admitted() {
+        let score = f64::from(signal.of(tool));
+        count += 1.0;
+        sum += score;
+        squares += score * score;
+    }
+    let mean = sum / count;
+    let variance = (squares / count - mean * mean).max(f64::MIN_POSITIVE);
+    #[expect(clippy::cast_possible_truncation, reason = "moments of f32 scores are of their size")]
+    let moments = (mean as f32, (variance.sqrt() as f32).max(f32::MIN_POSITIVE));
+    moments
+}
+
+fn add_reciprocal_ranks(signal: &Signal, k: u32, eligibility: &Eligibility, values: &mut [f32]) {
+    let ranking = top_k(signal.matches(eligibility), usize::MAX);
+    for (index, candidate) in ranking.iter().enumerate() {
+        values[candidate.tool.index()] += 1.0 / (k as f32 + 1.0 + index as f32);
+    }
+}

@@ -1,0 +1,191 @@
+//! From text to terms, the same for tools and requests.
+//!
+//! Tool names are identifiers (`read_file`, `getHTTPResponse`, `s3-put-object`) and requests are prose, so both
+//! are cut into words: at everything that is no letter or digit, at a change of case, and between letters and
+//! digits. Scripts written without spaces (Chinese, Japanese, Thai, …) and Hangul give overlapping pairs of
+//! characters, which needs no dictionary. Words are lower-cased, stripped of Latin accents and stemmed with the
+//! English Snowball stemmer; on other languages the stemmer does little, and does it alike on both sides.
+
+use tantivy::tokenizer::{
+    AsciiFoldingFilter, Language, LowerCaser, RemoveLongFilter, Stemmer, TextAnalyzer, Token, TokenStream, Tokenizer,
+};
+
+/// Words of more bytes than this are no words and are dropped.
+const MAX_WORD_BYTES: usize = 64;
+
+/// Makes the analyzer for tools and requests.
+pub(crate) fn analyzer() -> TextAnalyzer {
+    TextAnalyzer::builder(WordTokenizer)
+        .filter(RemoveLongFilter::limit(MAX_WORD_BYTES))
+        .filter(LowerCaser)
+        .filter(AsciiFoldingFilter)
+        .filter(Stemmer::new(Language::English))
+        .build()
+}
+
+/// Cuts identifiers into their words: `readFile_v2` becomes `read File v 2`.
+pub(crate) fn split_identifier(text: &str) -> String {
+    words(text).map(|(start, end)| &text[start..end]).collect::<Vec<_>>().join(" ")
+}
+
+/// The tokenizer in front of the filters: [`words`] as a tantivy tokenizer.
+#[derive(Clone)]
+struct WordTokenizer;
+
+struct WordStream<'a> {
+    text: &'a str,
+    words: Words<'a>,
+    token: Token,
+}
+
+impl Tokenizer for WordTokenizer {
+    type TokenStream<'a> = WordStream<'a>;
+
+    fn token_stream<'a>(&'a mut self, text: &'a str) -> WordStream<'a> {
+        WordStream { text, words: words(text), token: Token::default() }
+    }
+}
+
+impl TokenStream for WordStream<'_> {
+    fn advance(&mut self) -> bool {
+        let Some((start, end)) = self.words.next() else {
+            return false;
+        };
+        self.token.offset_from = start;
+        self.token.offset_to = end;
+        self.token.position = self.token.position.wrapping_add(1);
+        self.token.text.clear();
+        self.token.text.push_str(&self.text[start..end]);
+        true
+    }
+
+    fn token(&self) -> &Token {
+        &self.token
+    }
+
+    fn token_mut(&mut self) -> &mut Token {
+        &mut self.token
+    }
+}
+
+/// Returns the byte ranges of the words of `text`.
+pub(crate) fn words(text: &str) -> Words<'_> {
+    Words { text, at: 0 }
+}
+
+pub(crate) struct Words<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Iterator for Words<'_> {
+    type Item = (usize, usize);
+
+    fn next(&mut self) -> Option<(usize, usize)> {
+        let rest = &self.text[self.at..];
+        let start = self.at + rest.find(char::is_alphanumeric)?;
+        let mut letters = self.text[start..].chars();
+        let first = letters.next()?;
+        let after_first = start + first.len_utf8();
+        if is_unspaced(first) {
+            return Some(match letters.next() {
+                Some(second) if is_unspaced(second) => {
+                    let after_second = after_first + second.len_utf8();
+                    // The next pair starts at the second character, unless the run ends with this pair.
+                    let goes_on = letters.next().is_some_and(is_unspaced);
+                    self.at = if goes_on { after_first } else { after_second };
+                    (start, after_second)
+                }
+                _ => {
+                    self.at = after_first;
+                    (start, after_first)
+                }
+            });
+        }
+        let mut end = after_first;
+        let mut previous = first;
+        while let Some(current) = letters.next() {
+            if is_boundary(previous, current, letters.clone().next()) {
+                break;
+            }
+            end += current.len_utf8();
+            previous = current;
+        }
+        self.at = end;
+        Some((start, end))
+    }
+}
+
+/// Tells whether a word ends between `previous` and `current`.
+fn is_boundary(previous: char, current: char, next: Option<char>) -> bool {
+    !current.is_alphanumeric()
+        || is_unspaced(current)
+        || previous.is_numeric() != current.is_numeric()
+        || (previous.is_lowercase() && current.is_uppercase())
+        // `HTTPResponse`: the last capital before a small letter starts a word.
+        || (previous.is_uppercase() && current.is_uppercase() && next.is_some_and(char::is_lowercase))
+}
+
+/// Scripts whose words are not set apart by spaces, and Hangul, whose words carry particles.
+fn is_unspaced(c: char) -> bool {
+    matches!(u32::from(c),
+        0x0E00..=0x0EFF        // Thai, Lao
+        | 0x1000..=0x109F      // Myanmar
+        | 0x1100..=0x11FF      // Hangul letters
+        | 0x1780..=0x17FF      // Khmer
+        | 0x3040..=0x30FF      // Hiragana, Katakana
+        | 0x3400..=0x4DBF      // Han, extension A
+        | 0x4E00..=0x9FFF      // Han
+        | 0xAC00..=0xD7AF      // Hangul syllables
+        | 0xF900..=0xFAFF      // Han, compatibility
+        | 0x20000..=0x3FFFF    // Han, further extensions
+    ) && c.is_alphanumeric()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn split(text: &str) -> Vec<&str> {
+        words(text).map(|(start, end)| &text[start..end]).collect()
+    }
+
+    #[test]
+    fn identifiers_split_at_case_digits_and_punctuation() {
+        for (text, expected) in [
+            ("read_file", vec!["read", "file"]),
+            ("terminalRun", vec!["terminal", "Run"]),
+            ("getHTTPResponse", vec!["get", "HTTP", "Response"]),
+            ("s3-put.object", vec!["s", "3", "put", "object"]),
+            ("OAuth2Token", vec!["O", "Auth", "2", "Token"]),
+            ("Überweisung ausführen!", vec!["Überweisung", "ausführen"]),
+            ("查询订单abc", vec!["查询", "询订", "订单", "abc"]),
+            ("猫 and 犬", vec!["猫", "and", "犬"]),
+            ("날씨를", vec!["날씨", "씨를"]),
+            ("🚀 …", vec![]),
+        ] {
+            assert_eq!(split(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn terms_are_folded_and_stemmed() {
+        let mut analyzer = analyzer();
+        let mut terms = Vec::new();
+        analyzer.token_stream("Réservations listFiles").process(&mut |token| terms.push(token.text.clone()));
+        assert_eq!(terms, ["reserv", "list", "file"]);
+    }
+
+    proptest! {
+        #[test]
+        fn words_are_ordered_ranges_of_letters_and_digits(text in "\\PC{0,40}") {
+            let mut last = 0;
+            for (start, end) in words(&text) {
+                prop_assert!(start >= last && end > start);
+                prop_assert!(text[start..end].chars().all(char::is_alphanumeric));
+                last = start;
+            }
+        }
+    }
+}

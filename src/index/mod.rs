@@ -1,0 +1,106 @@
+//! One snapshot of one catalog: everything that is built once and only read afterwards.
+
+pub(crate) mod analysis;
+mod keyword;
+mod vectors;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+pub(crate) use keyword::KeywordIndex;
+pub(crate) use vectors::Vectors;
+
+use crate::catalog::Catalog;
+use crate::eligibility::PolicyTable;
+use crate::embed::{CacheStatus, Embedder, VectorCache};
+use crate::error::IndexError;
+use crate::names::NameTable;
+
+/// What a catalog is indexed with.
+#[derive(Default)]
+pub(crate) struct IndexConfig {
+    pub(crate) embedder: Option<Arc<dyn Embedder>>,
+    pub(crate) cache_dir: Option<PathBuf>,
+    pub(crate) progress: Progress,
+}
+
+/// Told how far embedding a catalog has come: texts done, texts in all.
+#[derive(Clone, Default)]
+pub(crate) struct Progress(pub(crate) Option<Arc<dyn Fn(usize, usize) + Send + Sync>>);
+
+impl Progress {
+    fn report(&self, done: usize, total: usize) {
+        if let Some(report) = &self.0 {
+            report(done, total);
+        }
+    }
+}
+
+/// A catalog with its indexes.
+pub(crate) struct Index {
+    pub(crate) catalog: Catalog,
+    pub(crate) names: NameTable,
+    pub(crate) policies: PolicyTable,
+    pub(crate) keyword: KeywordIndex,
+    pub(crate) vectors: Option<Vectors>,
+    pub(crate) cache: Option<CacheStatus>,
+}
+
+impl Index {
+    pub(crate) fn build(catalog: Catalog, config: IndexConfig) -> Result<Self, IndexError> {
+        let keyword = KeywordIndex::build(&catalog)?;
+        let (vectors, cache) = match config.embedder {
+            Some(embedder) => {
+                let cache =
+                    config.cache_dir.map(|root| VectorCache::open(&root, embedder.identity(), embedder.dimensions()));
+                let (vectors, status) = Vectors::build(&catalog, embedder, cache, &config.progress)?;
+                (Some(vectors), status)
+            }
+            None => (None, None),
+        };
+        let names = NameTable::new(&catalog);
+        let policies = PolicyTable::new(&catalog);
+        Ok(Self { catalog, names, policies, keyword, vectors, cache })
+    }
+
+    pub(crate) fn stats(&self) -> IndexStats {
+        IndexStats {
+            tools: self.catalog.len(),
+            sources: self.policies.sources(),
+            terms: self.keyword.distinct_terms(),
+            dimensions: self.vectors.as_ref().map(|vectors| vectors.embedder().dimensions()),
+            model: self.vectors.as_ref().map(|vectors| vectors.embedder().identity().to_owned()),
+            cache: self.cache.clone(),
+            catalog: self.catalog.digest().to_owned(),
+        }
+    }
+}
+
+impl fmt::Debug for Index {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Index").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+/// What an index holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct IndexStats {
+    /// Number of tools.
+    pub tools: usize,
+    /// Number of different sources.
+    pub sources: usize,
+    /// Number of different terms of the keyword index.
+    pub terms: usize,
+    /// Dimensions of the embeddings, where there are any.
+    pub dimensions: Option<usize>,
+    /// Identity of the embedding model, where there is one.
+    pub model: Option<String>,
+    /// State of the embedding cache, where one is used.
+    pub cache: Option<CacheStatus>,
+    /// Digest of the catalog.
+    pub catalog: String,
+}

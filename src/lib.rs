@@ -1,0 +1,70 @@
+//! Tool selection and ranking for agents: the few tools a request needs, out of thousands, with a reason for
+//! every pick and every exclusion.
+//!
+//! ```
+//! use picktools::{Catalog, Engine, PickOptions, Query};
+//!
+//! let catalog = Catalog::from_slice(
+//!     br#"[{"name": "get_forecast", "description": "Weather for the coming days", "parameters": {}},
+//!          {"name": "book_room", "description": "Books a meeting room", "parameters": {}}]"#,
+//!     "example",
+//!     None,
+//! )?;
+//! let engine = Engine::new(catalog)?;
+//! let selection = engine.pick(&Query::new("will the weather hold?"), &PickOptions::default())?;
+//! assert_eq!(selection.picks[0].tool.name, "get_forecast");
+//! println!("{}", selection.picks[0].reason);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Invariants
+//!
+//! - Imports go one way: a module uses only those declared above it (`tests/architecture.rs`).
+//! - Eligibility excludes, `select` truncates, `fuse` reorders, and each leaves evidence.
+//! - The same inputs give the same bytes; times stand outside the serialised outcome.
+//! - The library reads no environment and prints nothing; a clock is read for deadlines and timings only.
+//! - A stage that did not run says so.
+
+mod catalog;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
+mod deadline;
+mod eligibility;
+mod embed;
+mod engine;
+mod error;
+pub mod eval;
+mod explain;
+mod fuse;
+mod index;
+mod names;
+mod options;
+mod query;
+mod ranking;
+mod retrieve;
+mod schema;
+mod scorer;
+mod select;
+mod selection;
+
+pub use catalog::document::Field;
+pub use catalog::{Alias, Annotations, Catalog, NoSchemaMode, Safety, ThreatLevel, Tool};
+pub use eligibility::{IneligibleReason, MAX_LISTED_INELIGIBLE};
+pub use embed::{CacheStatus, Embedder, Role};
+#[cfg(feature = "fastembed")]
+pub use embed::{FastEmbedder, FastEmbedderOptions};
+pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
+pub use error::{CatalogError, CatalogFault, EmbedError, IndexError, PickError, ScorerError};
+pub use fuse::{DEFAULT_RRF_K, Fusion, Mode};
+pub use index::IndexStats;
+pub use options::PickOptions;
+pub use query::{MAX_QUERY_BYTES, Query};
+pub use ranking::ToolId;
+pub use schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
+pub use scorer::{Score, ScoreFuture, Scorer, per_tool};
+pub use selection::{
+    Considered, Degraded, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool, KeywordEvidence,
+    Pick, Provenance, SELECTION_VERSION, Selection, SemanticEvidence, Stage, StageReport, StageStatus, TermEvidence,
+    Timings,
+};

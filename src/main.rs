@@ -1,0 +1,7 @@
+//! The command-line program; everything is in [`picktools::cli`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    picktools::cli::main()
+}

@@ -1,0 +1,200 @@
+//! What a caller may set for a pick, and what it comes to for one catalog.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::eligibility::{Eligibility, IneligibleReason, Limits};
+use crate::error::PickError;
+use crate::fuse::{Fusion, Mode};
+use crate::index::Index;
+use crate::names::{Mention, Resolution};
+use crate::query::Query;
+use crate::ranking::ToolId;
+use crate::scorer::Scorer;
+
+/// How tools are picked. Sources match by exact name; tools are named by id, `source/name`, name or alias.
+#[derive(Clone)]
+pub struct PickOptions {
+    /// The most tools returned, from 1; 3 by default.
+    pub max_candidates: usize,
+    /// The least score of a returned tool, 0..1; 0.05 by default. Tools that the request names outright stay.
+    pub min_score: f32,
+    /// Whether tools that are marked unsafe may be seen.
+    pub allow_unsafe: bool,
+    /// How long the pick may take. What is ranked by then is returned, marked as degraded.
+    pub timeout: Option<Duration>,
+    /// Whether the outcome holds the evidence of every candidate considered.
+    pub debug: bool,
+    /// Scores in place of the built-in ranking.
+    pub scorer: Option<Arc<dyn Scorer>>,
+    /// The retrievers; by default both where the engine has an embedding model, else keywords only.
+    pub mode: Option<Mode>,
+    /// How the retrievers' scores become one.
+    pub fusion: Fusion,
+    /// The caller's roles.
+    pub roles: BTreeSet<String>,
+    /// The mode that the agent runs in; tools that fit other modes only may not be seen.
+    pub execution_mode: Option<String>,
+    /// What every tool must be capable of.
+    pub capabilities: BTreeSet<String>,
+    /// What is left to spend on one call; tools without a cost cost nothing.
+    pub max_cost: Option<f64>,
+    /// How many calls are left of the tools named here; one with none left may not be seen.
+    pub quotas: BTreeMap<String, u64>,
+    /// The only sources allowed; empty allows all.
+    pub allow_sources: BTreeSet<String>,
+    /// Sources that are not allowed.
+    pub deny_sources: BTreeSet<String>,
+    /// Tools that are returned whatever their score, unless ineligible.
+    pub always_include: Vec<String>,
+    /// Tools that may not be seen; a name that several tools share excludes all of them.
+    pub exclude: Vec<String>,
+    /// The most tools of one source.
+    pub max_per_source: Option<usize>,
+}
+
+impl Default for PickOptions {
+    fn default() -> Self {
+        Self {
+            max_candidates: 3,
+            min_score: 0.05,
+            allow_unsafe: false,
+            timeout: None,
+            debug: false,
+            scorer: None,
+            mode: None,
+            fusion: Fusion::default(),
+            roles: BTreeSet::new(),
+            execution_mode: None,
+            capabilities: BTreeSet::new(),
+            max_cost: None,
+            quotas: BTreeMap::new(),
+            allow_sources: BTreeSet::new(),
+            deny_sources: BTreeSet::new(),
+            always_include: Vec::new(),
+            exclude: Vec::new(),
+            max_per_source: None,
+        }
+    }
+}
+
+impl fmt::Debug for PickOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PickOptions")
+            .field("max_candidates", &self.max_candidates)
+            .field("min_score", &self.min_score)
+            .field("mode", &self.mode)
+            .field("scorer", &self.scorer.as_ref().map(|scorer| scorer.name().to_owned()))
+            .finish_non_exhaustive()
+    }
+}
+
+/// A request and its options, checked against one catalog.
+pub(crate) struct Request<'a> {
+    pub(crate) query: &'a Query,
+    pub(crate) options: &'a PickOptions,
+    pub(crate) mode: Mode,
+    pub(crate) eligibility: Eligibility,
+    /// Tools that the request names outright, eligible or not.
+    pub(crate) mentions: Vec<Mention>,
+    /// Tools that the caller wants whatever their score, eligible or not.
+    pub(crate) always: BTreeMap<ToolId, String>,
+    limits: Limits,
+    by_tool: BTreeMap<ToolId, Vec<IneligibleReason>>,
+}
+
+impl<'a> Request<'a> {
+    /// Checks the options and decides on eligibility, before anything is scored.
+    pub(crate) fn new(index: &Index, query: &'a Query, options: &'a PickOptions) -> Result<Self, PickError> {
+        check(options)?;
+        let mode = mode(index, options)?;
+        let mut always = BTreeMap::new();
+        for name in &options.always_include {
+            match tools(index, "always_include", name)?[..] {
+                [tool] => always.insert(tool, name.clone()),
+                ref several => {
+                    let candidates = several.iter().map(|&tool| index.catalog.tool(tool).id.clone()).collect();
+                    return Err(PickError::AmbiguousTool { option: "always_include", name: name.clone(), candidates });
+                }
+            };
+        }
+        let mut by_tool: BTreeMap<ToolId, Vec<IneligibleReason>> = BTreeMap::new();
+        for name in &options.exclude {
+            for tool in tools(index, "exclude", name)? {
+                by_tool.entry(tool).or_insert_with(|| vec![IneligibleReason::Excluded]);
+            }
+        }
+        for name in options.quotas.iter().filter(|(_, left)| **left == 0).map(|(name, _)| name) {
+            for tool in tools(index, "quotas", name)? {
+                by_tool.entry(tool).or_default().push(IneligibleReason::Quota);
+            }
+        }
+        let limits = Limits {
+            allow_unsafe: options.allow_unsafe,
+            roles: options.roles.clone(),
+            execution_mode: options.execution_mode.clone(),
+            capabilities: options.capabilities.clone(),
+            max_cost: options.max_cost,
+            allow_sources: options.allow_sources.clone(),
+            deny_sources: options.deny_sources.clone(),
+        };
+        let eligibility = index.policies.decide(&index.catalog, &limits, &by_tool);
+        let mentions = index.names.mentions(query.text());
+        Ok(Self { query, options, mode, eligibility, mentions, always, limits, by_tool })
+    }
+
+    /// Returns the eligible tools that stay whatever their score.
+    pub(crate) fn musts(&self) -> BTreeSet<ToolId> {
+        let named = self.mentions.iter().map(|mention| mention.tool);
+        named.chain(self.always.keys().copied()).filter(|&tool| self.eligibility.admits(tool)).collect()
+    }
+
+    /// Returns every reason why the tool may not be seen.
+    pub(crate) fn reasons(&self, index: &Index, tool: ToolId) -> Vec<IneligibleReason> {
+        let mut reasons = self.limits.verdict(index.catalog.tool(tool));
+        reasons.extend(self.by_tool.get(&tool).into_iter().flatten().cloned());
+        reasons
+    }
+
+    /// Returns the name by which the request names the tool outright.
+    pub(crate) fn mention(&self, tool: ToolId) -> Option<&str> {
+        self.mentions.iter().find(|mention| mention.tool == tool).map(|mention| mention.name.as_str())
+    }
+}
+
+fn check(options: &PickOptions) -> Result<(), PickError> {
+    let invalid = |option, value: String, remedy| Err(PickError::InvalidOption { option, value, remedy });
+    if options.max_candidates == 0 {
+        return invalid("max_candidates", "0".to_owned(), "ask for at least one tool");
+    }
+    if options.max_per_source == Some(0) {
+        return invalid("max_per_source", "0".to_owned(), "allow at least one tool a source, or deny the source");
+    }
+    if !(0.0..=1.0).contains(&options.min_score) {
+        return invalid("min_score", options.min_score.to_string(), "give a number from 0 to 1");
+    }
+    if let Some(cost) = options.max_cost.filter(|cost| cost.is_nan()) {
+        return invalid("max_cost", cost.to_string(), "give a number");
+    }
+    Ok(())
+}
+
+fn mode(index: &Index, options: &PickOptions) -> Result<Mode, PickError> {
+    match (options.mode, &index.vectors) {
+        (Some(mode), None) if mode.uses_semantic() => Err(PickError::NoEmbedder { mode: mode.name() }),
+        (Some(mode), _) => Ok(mode),
+        (None, Some(_)) => Ok(Mode::Hybrid),
+        (None, None) => Ok(Mode::Keyword),
+    }
+}
+
+/// The tools that an option's name means: one, or several that share it.
+fn tools(index: &Index, option: &'static str, name: &str) -> Result<Vec<ToolId>, PickError> {
+    match index.names.resolve(name) {
+        Resolution::Tool(tool) => Ok(vec![tool]),
+        Resolution::Ambiguous(tools) => Ok(tools),
+        Resolution::Unknown { suggestion } => Err(PickError::UnknownTool { option, name: name.to_owned(), suggestion }),
+    }
+}

@@ -1,0 +1,86 @@
+//! What is asked.
+//!
+//! A [`Query`] is the text that the retrievers see. It is made from a string or from any JSON value, which is
+//! stringified. Text beyond [`MAX_QUERY_BYTES`] is not read, and [`Query::truncated`] says so: a request of a
+//! megabyte carries no more intent than its first pages, and must not cost more than they do.
+
+use serde_json::Value;
+
+/// The most text of a request that is read, in bytes of UTF-8.
+pub const MAX_QUERY_BYTES: usize = 64 * 1024;
+
+/// A request, normalised to text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    text: String,
+    truncated: bool,
+}
+
+impl Query {
+    /// Makes a query from text, cut to [`MAX_QUERY_BYTES`] at a character boundary.
+    pub fn new(text: impl Into<String>) -> Self {
+        let mut text = text.into();
+        let truncated = text.len() > MAX_QUERY_BYTES;
+        if truncated {
+            text.truncate(text.floor_char_boundary(MAX_QUERY_BYTES));
+        }
+        Self { text, truncated }
+    }
+
+    /// Returns the text that is searched for.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Tells whether text beyond [`MAX_QUERY_BYTES`] was left out.
+    pub fn truncated(&self) -> bool {
+        self.truncated
+    }
+
+    /// Tells whether there is nothing but white space.
+    pub fn is_blank(&self) -> bool {
+        self.text.trim().is_empty()
+    }
+}
+
+impl From<&str> for Query {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<String> for Query {
+    fn from(text: String) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<&Value> for Query {
+    /// Takes a JSON string as it is and any other value as its compact JSON text.
+    fn from(value: &Value) -> Self {
+        match value {
+            Value::String(text) => Self::new(text.as_str()),
+            other => Self::new(other.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn json_values_are_stringified_and_strings_taken_as_they_are() {
+        assert_eq!(Query::from(&json!("hello")).text(), "hello");
+        assert_eq!(Query::from(&json!({"city": "Oslo"})).text(), r#"{"city":"Oslo"}"#);
+    }
+
+    #[test]
+    fn enormous_text_is_cut_at_a_character_boundary() {
+        let query = Query::new("é".repeat(MAX_QUERY_BYTES));
+        assert!(query.truncated());
+        assert_eq!(query.text().len(), MAX_QUERY_BYTES);
+        assert!(!Query::new("short").truncated());
+    }
+}

@@ -1,0 +1,98 @@
+//! From a request to the terms that are looked up.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use crate::index::analysis::analyzer;
+
+/// English function words and the words of asking, which say nothing of what is asked for.
+static STOP_WORDS: LazyLock<HashSet<&'static str>> =
+    LazyLock::new(|| include_str!("stop_words.txt").lines().filter(|line| !line.starts_with('#')).collect());
+
+/// One term of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct QueryTerm {
+    /// The stemmed form that the index holds.
+    pub(crate) term: String,
+    /// The word as the request has it.
+    pub(crate) word: String,
+}
+
+/// Returns the distinct terms of `text` in order of first appearance.
+///
+/// Stop words are dropped, unless there is nothing else; so are addresses and opaque codes, whose parts would
+/// match by accident.
+pub(crate) fn query_terms(text: &str) -> Vec<QueryTerm> {
+    let text = without_opaque_words(text);
+    let mut all = Vec::new();
+    let mut telling = Vec::new();
+    let mut seen = HashSet::new();
+    analyzer().token_stream(&text).process(&mut |token| {
+        if !seen.insert(token.text.clone()) {
+            return;
+        }
+        let word = &text[token.offset_from..token.offset_to];
+        let term = QueryTerm { term: token.text.clone(), word: word.to_owned() };
+        if !STOP_WORDS.contains(word.to_lowercase().as_str()) {
+            telling.push(term.clone());
+        }
+        all.push(term);
+    });
+    if telling.is_empty() { all } else { telling }
+}
+
+/// Drops web and mail addresses, and runs like `JpUuJ3Ew9z` in which letters and digits alternate.
+fn without_opaque_words(text: &str) -> String {
+    text.split_whitespace().filter(|word| !is_address(word)).fold(
+        String::with_capacity(text.len()),
+        |mut kept, word| {
+            for run in word.split_inclusive(|c: char| !c.is_alphanumeric()) {
+                let code = run.trim_end_matches(|c: char| !c.is_alphanumeric());
+                kept.push_str(if is_code(code) { &run[code.len()..] } else { run });
+            }
+            kept.push(' ');
+            kept
+        },
+    )
+}
+
+fn is_address(word: &str) -> bool {
+    word.contains("://")
+        || word.starts_with("www.")
+        || word.split_once('@').is_some_and(|(user, host)| !user.is_empty() && host.contains('.'))
+}
+
+fn is_code(run: &str) -> bool {
+    let changes =
+        run.chars().zip(run.chars().skip(1)).filter(|(a, b)| a.is_ascii_digit() != b.is_ascii_digit()).count();
+    changes >= 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        query_terms(text).into_iter().map(|term| term.word).collect()
+    }
+
+    #[test]
+    fn stop_words_go_unless_they_are_all_there_is() {
+        assert_eq!(words("Could you please book me a flight to Oslo?"), ["book", "flight", "Oslo"]);
+        assert_eq!(words("what is this"), ["what", "is", "this"]);
+    }
+
+    #[test]
+    fn terms_are_distinct_by_stem() {
+        let terms = query_terms("booking a book, booked twice");
+        assert_eq!(terms.iter().map(|term| term.term.as_str()).collect::<Vec<_>>(), ["book", "twice"]);
+    }
+
+    #[test]
+    fn addresses_and_codes_go_and_names_stay() {
+        assert_eq!(
+            words("mail jo@example.org about https://example.org/a order JpUuJ3Ew9z from s3_put_object"),
+            ["mail", "order", "s", "3", "put", "object"]
+        );
+    }
+}

@@ -1,0 +1,84 @@
+//! What a schema may not exceed before anything compiles it.
+
+use serde_json::Value;
+
+use super::SchemaFault;
+
+/// The most levels of JSON nesting in a schema. A property of a property of the arguments stands at level 4.
+pub const MAX_SCHEMA_DEPTH: usize = 64;
+
+/// The most JSON values in a schema.
+pub const MAX_SCHEMA_NODES: usize = 20_000;
+
+/// Returns every breach of the limits; reports depth and size once.
+pub(super) fn check(schema: &Value) -> Vec<SchemaFault> {
+    let mut walk = Walk { nodes: 0, too_deep: false, faults: Vec::new(), pointer: String::new() };
+    walk.visit(schema, 0);
+    if walk.nodes > MAX_SCHEMA_NODES {
+        walk.faults.push(SchemaFault {
+            pointer: String::new(),
+            message: format!("the schema holds more than {MAX_SCHEMA_NODES} values"),
+            remedy: "split the tool, or shorten its enumerations",
+        });
+    }
+    walk.faults
+}
+
+struct Walk {
+    nodes: usize,
+    too_deep: bool,
+    faults: Vec<SchemaFault>,
+    pointer: String,
+}
+
+impl Walk {
+    fn visit(&mut self, value: &Value, depth: usize) {
+        self.nodes += 1;
+        if self.nodes > MAX_SCHEMA_NODES {
+            return;
+        }
+        if depth > MAX_SCHEMA_DEPTH {
+            if !self.too_deep {
+                self.too_deep = true;
+                self.fault(
+                    format!("the schema is nested deeper than {MAX_SCHEMA_DEPTH} levels"),
+                    "flatten it, or move the inner part to $defs",
+                );
+            }
+            return;
+        }
+        match value {
+            Value::Object(members) => {
+                for (key, member) in members {
+                    let end = self.pointer.len();
+                    self.pointer.push('/');
+                    self.pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+                    if let ("$ref" | "$dynamicRef" | "$recursiveRef", Some(target)) = (key.as_str(), member.as_str())
+                        && !target.starts_with('#')
+                    {
+                        self.fault(
+                            format!("the reference {target:?} leaves the schema"),
+                            "copy what it refers to into $defs and refer to it as #/$defs/NAME",
+                        );
+                    }
+                    self.visit(member, depth + 1);
+                    self.pointer.truncate(end);
+                }
+            }
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    let end = self.pointer.len();
+                    self.pointer.push('/');
+                    self.pointer.push_str(&index.to_string());
+                    self.visit(item, depth + 1);
+                    self.pointer.truncate(end);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn fault(&mut self, message: String, remedy: &'static str) {
+        self.faults.push(SchemaFault { pointer: self.pointer.clone(), message, remedy });
+    }
+}

@@ -1,0 +1,176 @@
+//! JSON Schema: bound and check.
+//!
+//! A schema comes from a catalog, and a catalog may come from anywhere. So before a schema is compiled its depth
+//! and size are bounded, and a `$ref` may only point into the schema itself: no validator ever opens a
+//! connection or a file. Regular expressions run on a linear-time engine with a bounded program size; what it
+//! cannot express (look-around, back-references) is refused. The schema itself is never changed.
+
+mod limits;
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use jsonschema::PatternOptions;
+use serde_json::Value;
+
+pub use limits::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
+
+/// The most memory that one compiled regular expression of a schema may take, in bytes.
+const MAX_PATTERN_BYTES: usize = 1 << 20;
+
+/// One reason why a schema is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SchemaFault {
+    /// JSON pointer into the schema.
+    pub(crate) pointer: String,
+    pub(crate) message: String,
+    pub(crate) remedy: &'static str,
+}
+
+/// Checks that `schema` is a bounded JSON Schema object that refers only to itself and compiles.
+pub(crate) fn check(schema: &Value) -> Result<(), Vec<SchemaFault>> {
+    let Some(object) = schema.as_object() else {
+        return Err(vec![SchemaFault {
+            pointer: String::new(),
+            message: format!("the schema is {}, not an object", kind(schema)),
+            remedy: "give a JSON Schema object; `{}` means that the tool takes no arguments",
+        }]);
+    };
+    if object.is_empty() {
+        return Ok(());
+    }
+    let faults = limits::check(schema);
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    jsonschema::options()
+        .with_pattern_options(
+            PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES),
+        )
+        .build(&without_repeated_names(schema))
+        .map(drop)
+        .map_err(|error| {
+            vec![SchemaFault {
+                pointer: error.instance_path().to_string(),
+                message: shorten(&error.to_string()),
+                remedy: "write a valid JSON Schema (drafts 4 to 2020-12; patterns without look-around or back-references)",
+            }]
+        })
+}
+
+/// A schema as it is compiled: a name that `required` lists twice is listed once.
+///
+/// The drafts forbid the repetition and generated catalogs are full of it; it changes nothing of the meaning.
+fn without_repeated_names(schema: &Value) -> Cow<'_, Value> {
+    if !repeats_names(schema) {
+        return Cow::Borrowed(schema);
+    }
+    let mut schema = schema.clone();
+    remove_repeated_names(&mut schema);
+    Cow::Owned(schema)
+}
+
+fn repeats_names(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => members.iter().any(|(key, member)| match member {
+            Value::Array(names) if key == "required" => {
+                names.iter().enumerate().any(|(index, name)| names[..index].contains(name))
+            }
+            _ => repeats_names(member),
+        }),
+        Value::Array(items) => items.iter().any(repeats_names),
+        _ => false,
+    }
+}
+
+fn remove_repeated_names(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            for (key, member) in members {
+                match member {
+                    Value::Array(names) if key == "required" => {
+                        let mut seen = HashSet::new();
+                        names.retain(|name| seen.insert(name.to_string()));
+                    }
+                    _ => remove_repeated_names(member),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_repeated_names),
+        _ => {}
+    }
+}
+
+/// Names the kind of a JSON value for a message.
+pub(crate) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// Cuts a message that quotes its input, which may be long.
+fn shorten(message: &str) -> String {
+    const MOST: usize = 300;
+    if message.len() <= MOST {
+        return message.to_owned();
+    }
+    format!("{}…", &message[..message.floor_char_boundary(MOST)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn faults(schema: &Value) -> String {
+        check(schema)
+            .expect_err("the schema is at fault")
+            .iter()
+            .map(|fault| format!("{}: {}", fault.pointer, fault.message))
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    #[test]
+    fn plain_schemas_pass() {
+        for schema in [
+            json!({}),
+            json!({"type": "object", "properties": {"city": {"type": "string", "pattern": "^[A-Z]"}}}),
+            json!({"$defs": {"id": {"type": "string"}}, "properties": {"id": {"$ref": "#/$defs/id"}}}),
+            json!({"properties": {"$ref": {"type": "string"}}}),
+            json!({"properties": {"a": {"required": ["b", "b"]}}, "required": ["a", "a"]}),
+        ] {
+            assert_eq!(check(&schema), Ok(()), "{schema}");
+        }
+    }
+
+    #[test]
+    fn faults_name_their_place() {
+        assert!(faults(&json!([])).contains("an array, not an object"));
+        let remote = json!({"properties": {"a": {"$ref": "https://example.org/s.json"}}});
+        assert!(faults(&remote).starts_with("/properties/a/$ref: "), "{}", faults(&remote));
+        let dangling = json!({"properties": {"a": {"$ref": "#/$defs/none"}}});
+        assert!(!faults(&dangling).is_empty());
+        let bad_type = json!({"properties": {"a": {"type": "strng"}}});
+        assert!(faults(&bad_type).starts_with("/properties/a/type: "), "{}", faults(&bad_type));
+        assert!(!faults(&json!({"properties": {"a": {"pattern": "(?<=x)y"}}})).is_empty());
+        assert!(!faults(&json!({"properties": {"a": {"pattern": "(a{1000}){1000}"}}})).is_empty());
+    }
+
+    #[test]
+    fn depth_and_size_are_bounded() {
+        let mut deep = json!({"type": "string"});
+        for _ in 0..MAX_SCHEMA_DEPTH {
+            deep = json!({"properties": {"inner": deep}});
+        }
+        assert!(faults(&deep).contains("nested deeper"));
+        let wide: serde_json::Map<String, Value> =
+            (0..MAX_SCHEMA_NODES).map(|i| (format!("p{i}"), json!({"type": "string"}))).collect();
+        assert!(faults(&json!({"properties": wide})).contains("more than"));
+    }
+}

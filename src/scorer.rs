@@ -1,0 +1,127 @@
+//! The `Scorer` seam: a caller's own way of scoring, in place of the built-in ranking.
+//!
+//! A scorer is asynchronous and foreign: it may be slow, hang, block, fail or lie. It runs on a thread of its own
+//! with a small runtime (the caller may be synchronous or not), its future is dropped when the deadline passes,
+//! and each score is checked before it counts.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::catalog::Tool;
+use crate::deadline::{Deadline, Missed};
+use crate::error::ScorerError;
+use crate::query::Query;
+
+/// What a scorer says of one tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Score {
+    /// Relevance, 0..1.
+    pub score: f32,
+    /// One sentence for people; a general one stands in where there is none.
+    pub reason: Option<String>,
+    /// Whatever else shall stand in the provenance.
+    pub details: Option<Value>,
+}
+
+impl Score {
+    /// Makes a score without a reason or details.
+    pub fn new(score: f32) -> Self {
+        Self { score, reason: None, details: None }
+    }
+}
+
+/// The future of a scorer's answer.
+pub type ScoreFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<Score>, ScorerError>> + Send + 'a>>;
+
+/// Scores tools for a request, in place of the built-in ranking.
+///
+/// It is only shown tools that may be seen, all at once, so that a scorer can batch; [`per_tool`] makes one of a
+/// function that scores a single tool.
+pub trait Scorer: Send + Sync {
+    /// Names the scorer in provenance and messages.
+    fn name(&self) -> &str;
+
+    /// Scores `tools`, one score a tool, in order.
+    fn score<'a>(&'a self, query: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a>;
+}
+
+/// Makes a scorer of an asynchronous function that scores one tool; tools are scored one after the other.
+pub fn per_tool<F, Fut>(name: impl Into<String>, score: F) -> impl Scorer
+where
+    F: Fn(Query, Arc<Tool>) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<Score, ScorerError>> + Send,
+{
+    PerTool { name: name.into(), score }
+}
+
+struct PerTool<F> {
+    name: String,
+    score: F,
+}
+
+impl<F, Fut> Scorer for PerTool<F>
+where
+    F: Fn(Query, Arc<Tool>) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<Score, ScorerError>> + Send,
+{
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn score<'a>(&'a self, query: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a> {
+        Box::pin(async move {
+            let mut scores = Vec::with_capacity(tools.len());
+            for tool in tools {
+                scores.push((self.score)(query.clone(), Arc::clone(tool)).await?);
+            }
+            Ok(scores)
+        })
+    }
+}
+
+/// Why there are no scores.
+#[derive(Debug)]
+pub(crate) enum NoScores {
+    Missed(Missed),
+    Failed(ScorerError),
+}
+
+/// Runs a scorer on its own thread until it answers or the deadline passes.
+pub(crate) fn run(
+    scorer: &Arc<dyn Scorer>,
+    query: &Query,
+    tools: Vec<Arc<Tool>>,
+    deadline: Deadline,
+) -> Result<Vec<Score>, NoScores> {
+    let failed = |reason: String| ScorerError::Failed { scorer: scorer.name().to_owned(), reason };
+    let count = tools.len();
+    let (own, query) = (Arc::clone(scorer), query.clone());
+    let work = move || {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+        let answer = || {
+            runtime.block_on(async {
+                let scores = own.score(&query, &tools);
+                match deadline.instant() {
+                    Some(instant) => tokio::time::timeout_at(instant.into(), scores).await.ok(),
+                    None => Some(scores.await),
+                }
+            })
+        };
+        catch_unwind(AssertUnwindSafe(answer)).map_err(|_| "it panicked".to_owned())
+    };
+    let scores = match deadline.run(work).map_err(NoScores::Missed)? {
+        Ok(Some(answer)) => answer.map_err(NoScores::Failed)?,
+        Ok(None) => return Err(NoScores::Missed(Missed::Expired)),
+        Err(reason) => return Err(NoScores::Failed(failed(reason))),
+    };
+    if scores.len() != count {
+        let error = ScorerError::WrongCount { scorer: scorer.name().to_owned(), scores: scores.len(), tools: count };
+        return Err(NoScores::Failed(error));
+    }
+    Ok(scores)
+}

@@ -1,0 +1,305 @@
+//! The public outcome of a pick.
+//!
+//! A [`Selection`] serialises to versioned JSON; the same inputs give the same bytes, which is why times stand
+//! beside it ([`Selection::timings`]) and not in it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::catalog::Tool;
+use crate::catalog::document::Field;
+use crate::eligibility::IneligibleReason;
+use crate::fuse::Fusion;
+
+/// The version of the serialised form of [`Selection`].
+pub const SELECTION_VERSION: u32 = 1;
+
+/// The tools that a request needs, and why.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Selection {
+    /// [`SELECTION_VERSION`].
+    pub version: u32,
+    /// Digest of the catalog that was picked from.
+    pub catalog: String,
+    /// What ranked: `keyword`, `semantic`, `hybrid`, or a scorer's name.
+    pub scorer: String,
+    /// The picked tools, best first. Empty is a normal answer.
+    pub picks: Vec<Pick>,
+    /// What the caller may not see.
+    pub ineligible: Ineligible,
+    /// How many eligible tools scored below `min_score`, or matched nothing.
+    pub below_threshold: usize,
+    /// Tools that the cut took away although they were named, always included, or good enough.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<Dropped>,
+    /// Tools whose score was no score, and were left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scorer_errors: Vec<String>,
+    /// What each stage did.
+    pub stages: Vec<StageReport>,
+    /// The stages that failed or ran out of time, so that the ranking is worse than it could be.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub degraded: Vec<Degraded>,
+    /// With `debug`: the evidence of every candidate considered, best first, picked or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub considered: Option<Vec<Considered>>,
+    /// How long each stage took.
+    #[serde(skip)]
+    pub timings: Timings,
+}
+
+/// A picked tool.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Pick {
+    /// The tool.
+    pub tool: Arc<Tool>,
+    /// Relevance, 0..1.
+    pub score: f32,
+    /// One sentence that says why.
+    pub reason: String,
+    /// Where the score comes from.
+    pub provenance: Provenance,
+}
+
+/// Where a score comes from.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Provenance {
+    /// What ranked: `keyword`, `semantic`, `hybrid`, or a scorer's name.
+    pub scorer: String,
+    /// The name by which the request names the tool outright.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub named: Option<String>,
+    /// Whether the caller wants the tool whatever its score.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub always_included: bool,
+    /// What the keyword retriever says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keyword: Option<KeywordEvidence>,
+    /// What the semantic retriever says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub semantic: Option<SemanticEvidence>,
+    /// How the retrievers' scores became one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fusion: Option<FusionEvidence>,
+    /// What a custom scorer adds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+}
+
+/// What the keyword retriever says of a tool.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct KeywordEvidence {
+    /// Place among the eligible tools, from 1; absent where no term matched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<usize>,
+    /// BM25 score.
+    pub score: f32,
+    /// The request's words that the tool has, in the order of the request.
+    pub terms: Vec<TermEvidence>,
+}
+
+/// One word of the request in one tool.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct TermEvidence {
+    /// The word as the request has it.
+    pub word: String,
+    /// What it adds to the BM25 score.
+    pub contribution: f32,
+    /// The fields that hold it.
+    pub fields: Vec<Field>,
+}
+
+/// What the semantic retriever says of a tool.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct SemanticEvidence {
+    /// Place among the eligible tools, from 1.
+    pub rank: Option<usize>,
+    /// Cosine similarity of request and tool, -1..1.
+    pub score: f32,
+    /// Identity of the embedding model.
+    pub model: String,
+}
+
+/// How the retrievers' scores became one.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct FusionEvidence {
+    /// The method and its constants.
+    #[serde(flatten)]
+    pub method: Fusion,
+    /// Each retriever's part.
+    pub parts: BTreeMap<&'static str, FusionPart>,
+    /// The fused value, by which tools are ordered.
+    pub value: f32,
+}
+
+/// One retriever's part in a fused value.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct FusionPart {
+    /// The retriever's weight.
+    pub weight: f32,
+    /// Standard deviations above the mean of this request.
+    pub standardised: f32,
+}
+
+/// A candidate that was considered, picked or not.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Considered {
+    /// The tool's id.
+    pub tool: String,
+    /// Relevance, 0..1.
+    pub score: f32,
+    /// Whether it was picked.
+    pub picked: bool,
+    /// Where the score comes from.
+    pub provenance: Provenance,
+}
+
+/// What the caller may not see.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct Ineligible {
+    /// How many tools.
+    pub total: usize,
+    /// How many tools each reason applies to, by its code.
+    pub counts: BTreeMap<&'static str, usize>,
+    /// The first [`MAX_LISTED_INELIGIBLE`](crate::MAX_LISTED_INELIGIBLE) in registration order, each with every
+    /// reason; tools that the request or the caller names come first.
+    pub tools: Vec<IneligibleTool>,
+}
+
+/// A tool that the caller may not see.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct IneligibleTool {
+    /// The tool's id.
+    pub tool: String,
+    /// The name by which the request or the caller asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub named: Option<String>,
+    /// Every reason.
+    pub reasons: Vec<IneligibleReason>,
+}
+
+/// A tool that the cut took away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Dropped {
+    /// The tool's id.
+    pub tool: String,
+    /// Why.
+    pub reason: DropReason,
+}
+
+/// Why the cut took a tool away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DropReason {
+    /// Its source had as many tools as `max_per_source` allows.
+    MaxPerSource,
+    /// More tools were named or always included than `max_candidates` allows.
+    MaxCandidates,
+}
+
+/// A stage of the pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Stage {
+    /// Who may see what.
+    Eligibility,
+    /// The keyword retriever.
+    Keyword,
+    /// The semantic retriever.
+    Semantic,
+    /// From signals to one value.
+    Fuse,
+    /// A custom scorer in place of retrieval and fusion.
+    Scorer,
+    /// Dropping what scores below `min_score`.
+    MinScore,
+    /// Reordering by a reranker.
+    Rerank,
+    /// The cut.
+    Select,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Eligibility => "eligibility",
+            Self::Keyword => "keyword",
+            Self::Semantic => "semantic",
+            Self::Fuse => "fuse",
+            Self::Scorer => "scorer",
+            Self::MinScore => "min_score",
+            Self::Rerank => "rerank",
+            Self::Select => "select",
+        })
+    }
+}
+
+/// What one stage did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct StageReport {
+    /// The stage.
+    pub stage: Stage,
+    /// What became of it.
+    #[serde(flatten)]
+    pub status: StageStatus,
+}
+
+/// What became of a stage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum StageStatus {
+    /// It ran.
+    Ran,
+    /// It did not run.
+    Skipped {
+        /// Why not.
+        reason: String,
+    },
+    /// It failed or ran out of time.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A stage that failed or ran out of time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Degraded {
+    /// The stage.
+    pub stage: Stage,
+    /// What happened, and what stands in.
+    pub reason: String,
+}
+
+/// How long the stages took; not part of the serialised outcome.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Timings(pub Vec<(Stage, Duration)>);
+
+impl Serialize for Timings {
+    /// Serialises as an object of microseconds by stage.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(stage, time)| (stage.to_string(), time.as_secs_f64() * 1e6)))
+    }
+}
