@@ -122,8 +122,9 @@ impl Engine {
         };
         let musts = request.musts();
         let eligible = request.eligibility.admitted_count();
+        let least = basis.value_at(options.min_score);
         let mut candidates: Vec<Candidate> =
-            basis.candidates(&request.eligibility).filter(|c| basis.passes(c, options.min_score)).collect();
+            basis.candidates(&request.eligibility).filter(|candidate| candidate.score >= least).collect();
         let below_threshold = eligible - candidates.len();
         let listed = candidates.iter().filter(|candidate| musts.contains(&candidate.tool)).count();
         if listed < musts.len() {

@@ -10,7 +10,7 @@ use crate::catalog::document::Field;
 use crate::eligibility::Eligibility;
 use crate::error::{IndexError, ScorerError};
 use crate::fuse::{Fused, Mode, Part};
-use crate::index::Index;
+use crate::index::{Index, TermKind};
 use crate::options::Request;
 use crate::ranking::{Candidate, ToolId};
 use crate::retrieve::QueryTerm;
@@ -93,9 +93,13 @@ impl Basis {
         }
     }
 
-    /// Tells whether the candidate scores enough; where there are no scores, every one does.
-    pub(crate) fn passes(&self, candidate: &Candidate, min_score: f32) -> bool {
-        matches!(self, Self::Registration { .. }) || self.score(candidate.tool) >= min_score
+    /// Returns the least value of a candidate that scores at least `min_score`.
+    pub(crate) fn value_at(&self, min_score: f32) -> f32 {
+        match self {
+            Self::Fused { fused, .. } => fused.value_at(min_score),
+            Self::Custom { .. } => min_score,
+            Self::Registration { .. } => f32::NEG_INFINITY,
+        }
     }
 }
 
@@ -193,10 +197,11 @@ fn keyword_evidence(
     terms: &[QueryTerm],
     tool: ToolId,
 ) -> Result<KeywordEvidence, IndexError> {
-    let looked_up: Vec<&str> = terms.iter().map(|term| term.term.as_str()).collect();
-    let matches = index.keyword.explain(index.catalog.tool(tool), &looked_up)?;
+    let looked_up: Vec<(&str, TermKind)> = terms.iter().map(|term| (term.term.as_str(), term.kind)).collect();
+    let matches = index.keyword.explain(tool, index.catalog.tool(tool), &looked_up)?;
     let evidence = matches.into_iter().map(|found| TermEvidence {
         word: terms[found.term].word.clone(),
+        kind: terms[found.term].kind,
         contribution: found.contribution,
         fields: found.fields,
     });
@@ -246,7 +251,7 @@ fn reason(basis: &Basis, tool: ToolId, provenance: &Provenance) -> String {
 
 /// `"flight" and "Oslo" match in its name and description`, with the weightiest words first.
 fn matched_words(evidence: &KeywordEvidence) -> Option<String> {
-    let mut terms: Vec<&TermEvidence> = evidence.terms.iter().collect();
+    let mut terms: Vec<&TermEvidence> = evidence.terms.iter().filter(|term| term.kind == TermKind::Word).collect();
     terms.sort_by(|a, b| b.contribution.total_cmp(&a.contribution));
     let words: Vec<String> = terms.iter().take(QUOTED_WORDS).map(|term| format!("{:?}", term.word)).collect();
     let found: BTreeSet<Field> = terms.iter().take(QUOTED_WORDS).flat_map(|term| term.fields.iter().copied()).collect();

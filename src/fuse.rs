@@ -94,11 +94,17 @@ impl Logistic {
         let evidence = self.value * value - self.distance * (best - value) + self.intercept;
         1.0 / (1.0 + (-evidence).exp())
     }
+
+    /// The value at which [`Logistic::of`] reaches `score`; infinite at 0 and 1.
+    fn value_at(self, score: f32, best: f32) -> f32 {
+        let evidence = (score / (1.0 - score)).ln();
+        (evidence + self.distance * best - self.intercept) / (self.value + self.distance)
+    }
 }
 
-const KEYWORD_LOGISTIC: Logistic = Logistic { value: 0.27, distance: 0.7, intercept: -1.9 };
-const SEMANTIC_LOGISTIC: Logistic = Logistic { value: 0.27, distance: 0.7, intercept: -1.9 };
-const HYBRID_LOGISTIC: Logistic = Logistic { value: 0.2754, distance: 0.6761, intercept: -1.9706 };
+const KEYWORD_LOGISTIC: Logistic = Logistic { value: 0.1738, distance: 0.3128, intercept: -2.1227 };
+const SEMANTIC_LOGISTIC: Logistic = Logistic { value: 0.2439, distance: 1.1257, intercept: -1.9003 };
+const HYBRID_LOGISTIC: Logistic = Logistic { value: 0.2831, distance: 0.6364, intercept: -2.0788 };
 
 /// One signal's part in the fused value of every tool.
 #[derive(Debug)]
@@ -153,7 +159,9 @@ impl Fused {
                 }
             }
             Fusion::Rrf { k } => {
-                parts.iter().for_each(|part| add_reciprocal_ranks(&part.signal, k, eligibility, &mut values))
+                for part in &parts {
+                    add_reciprocal_ranks(&part.signal, k, eligibility, &mut values);
+                }
             }
         }
         let best = eligibility.admitted().map(|tool| values[tool.index()]).fold(f32::NEG_INFINITY, f32::max);
@@ -184,15 +192,32 @@ impl Fused {
             return 0.0;
         }
         let value = self.value(tool);
-        match (self.method, &self.keyword, &self.semantic) {
-            (Fusion::Rrf { k }, keyword, semantic) => {
-                let retrievers = keyword.iter().count() + semantic.iter().count();
-                (value * (k as f32 + 1.0) / retrievers.max(1) as f32).clamp(0.0, 1.0)
-            }
-            (Fusion::Weighted, Some(_), Some(_)) => HYBRID_LOGISTIC.of(value, self.best),
-            (Fusion::Weighted, None, _) => SEMANTIC_LOGISTIC.of(value, self.best),
-            (Fusion::Weighted, Some(_), None) => KEYWORD_LOGISTIC.of(value, self.best),
+        match self.method {
+            Fusion::Weighted => self.logistic().of(value, self.best),
+            Fusion::Rrf { k } => (value / self.largest_rrf(k)).clamp(0.0, 1.0),
         }
+    }
+
+    /// Returns the least value of a tool that scores at least `score`: [`Fused::score_of`] turned round.
+    pub(crate) fn value_at(&self, score: f32) -> f32 {
+        match self.method {
+            Fusion::Weighted => self.logistic().value_at(score, self.best),
+            Fusion::Rrf { k } => score * self.largest_rrf(k),
+        }
+    }
+
+    fn logistic(&self) -> Logistic {
+        match (&self.keyword, &self.semantic) {
+            (Some(_), Some(_)) => HYBRID_LOGISTIC,
+            (None, _) => SEMANTIC_LOGISTIC,
+            (Some(_), None) => KEYWORD_LOGISTIC,
+        }
+    }
+
+    /// The sum of a tool that every retriever ranks first.
+    fn largest_rrf(&self, k: u32) -> f32 {
+        let retrievers = self.keyword.iter().chain(&self.semantic).count().max(1);
+        retrievers as f32 / (k as f32 + 1.0)
     }
 }
 
@@ -221,5 +246,98 @@ fn add_reciprocal_ranks(signal: &Signal, k: u32, eligibility: &Eligibility, valu
     let ranking = top_k(signal.matches(eligibility), usize::MAX);
     for (index, candidate) in ranking.iter().enumerate() {
         values[candidate.tool.index()] += 1.0 / (k as f32 + 1.0 + index as f32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn signal(scores: &[f32], floor: f32, ceiling: f32) -> Signal {
+        Signal { scores: scores.to_vec(), floor, ceiling }
+    }
+
+    /// The definitions written out: moments over real and typical tools together, one tool at a time.
+    fn naive_standardised(scores: &[f32], admitted: &[ToolId], prior: Prior, ceiling: f32) -> Vec<f64> {
+        let (mean0, deviation0) = (f64::from(prior.mean * ceiling), f64::from(prior.deviation * ceiling));
+        let weight = f64::from(PRIOR_TOOLS);
+        let n = admitted.len() as f64;
+        let real: Vec<f64> = admitted.iter().map(|tool| f64::from(scores[tool.index()])).collect();
+        let mean = (real.iter().sum::<f64>() + weight * mean0) / (n + weight);
+        let spread: f64 = real.iter().map(|score| (score - mean).powi(2)).sum();
+        let typical = weight * (deviation0.powi(2) + (mean0 - mean).powi(2));
+        let deviation = ((spread + typical) / (n + weight)).sqrt();
+        real.iter().map(|score| (score - mean) / deviation).collect()
+    }
+
+    fn naive_ranks(scores: &[f32], admitted: &[ToolId], floor: f32) -> Vec<Option<usize>> {
+        let before = |a: ToolId, b: ToolId| {
+            let (x, y) = (scores[a.index()], scores[b.index()]);
+            x > floor && (x > y || (x >= y && a < b))
+        };
+        let place = |tool: ToolId| admitted.iter().filter(|&&other| before(other, tool)).count();
+        admitted.iter().map(|&tool| (scores[tool.index()] > floor).then(|| 1 + place(tool))).collect()
+    }
+
+    fn catalogs() -> impl Strategy<Value = (Vec<f32>, Vec<f32>, Vec<ToolId>)> {
+        prop::collection::vec((0u8..40, -100i8..100, any::<bool>()), 1..40).prop_map(|tools| {
+            let keyword = tools.iter().map(|tool| f32::from(tool.0) / 4.0).collect();
+            let semantic = tools.iter().map(|tool| f32::from(tool.1) / 100.0).collect();
+            let admitted = tools.iter().enumerate().filter(|(_, tool)| tool.2);
+            (keyword, semantic, admitted.map(|(index, _)| ToolId::from_index(index)).collect())
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_weighted_sum_equals_its_definition((keyword, semantic, admitted) in catalogs()) {
+            let eligibility = Eligibility::only(&admitted, keyword.len());
+            let fused = Fused::new(
+                Some(signal(&keyword, 0.0, 12.0)),
+                Some(signal(&semantic, f32::NEG_INFINITY, 1.0)),
+                Fusion::Weighted,
+                &eligibility,
+            );
+            let k = naive_standardised(&keyword, &admitted, KEYWORD_PRIOR, 12.0);
+            let s = naive_standardised(&semantic, &admitted, SEMANTIC_PRIOR, 1.0);
+            for (index, &tool) in admitted.iter().enumerate() {
+                let weight = f64::from(KEYWORD_WEIGHT);
+                let value = weight * k[index] + (1.0 - weight) * s[index];
+                prop_assert!((f64::from(fused.value(tool)) - value).abs() < 1e-3);
+                let score = fused.score_of(tool);
+                prop_assert!((0.0..=1.0).contains(&score));
+                prop_assert!((fused.value_at(score) - fused.value(tool)).abs() < 0.05);
+            }
+        }
+
+        #[test]
+        fn reciprocal_ranks_equal_their_definition((keyword, semantic, admitted) in catalogs(), k in 1u32..100) {
+            let eligibility = Eligibility::only(&admitted, keyword.len());
+            let signals = (signal(&keyword, 0.0, 12.0), signal(&semantic, f32::NEG_INFINITY, 1.0));
+            let ranks = [naive_ranks(&keyword, &admitted, 0.0), naive_ranks(&semantic, &admitted, f32::NEG_INFINITY)];
+            for (index, &tool) in admitted.iter().enumerate() {
+                prop_assert_eq!(signals.0.rank(tool, &eligibility), ranks[0][index]);
+            }
+            let fused = Fused::new(Some(signals.0), Some(signals.1), Fusion::Rrf { k }, &eligibility);
+            for (index, &tool) in admitted.iter().enumerate() {
+                let share = |rank: usize| 1.0 / (f64::from(k) + rank as f64);
+                let value: f64 = ranks.iter().filter_map(|ranks| ranks[index]).map(share).sum();
+                prop_assert!((f64::from(fused.value(tool)) - value).abs() < 1e-5);
+                prop_assert!((0.0..=1.0).contains(&fused.score_of(tool)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_lone_tool_that_matches_stands_out() {
+        let tool = ToolId::from_index(0);
+        let eligibility = Eligibility::only(&[tool], 1);
+        let score = |keyword: f32| {
+            let keyword = Some(signal(&[keyword], 0.0, 10.0));
+            Fused::new(keyword, None, Fusion::Weighted, &eligibility).score_of(tool)
+        };
+        assert!(score(8.0) > 0.2 && score(8.0) > score(1.0), "{} {}", score(8.0), score(1.0));
+        assert!(score(0.0).abs() < f32::EPSILON);
     }
 }

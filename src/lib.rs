@@ -57,7 +57,7 @@ pub use embed::{FastEmbedder, FastEmbedderOptions};
 pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
 pub use error::{CatalogError, CatalogFault, EmbedError, IndexError, PickError, ScorerError};
 pub use fuse::{DEFAULT_RRF_K, Fusion, Mode};
-pub use index::IndexStats;
+pub use index::{IndexStats, TermKind};
 pub use options::PickOptions;
 pub use query::{MAX_QUERY_BYTES, Query};
 pub use ranking::ToolId;

@@ -4,7 +4,6 @@
 //! with a small runtime (the caller may be synchronous or not), its future is dropped when the deadline passes,
 //! and each score is checked before it counts.
 
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;

@@ -15,6 +15,7 @@ use crate::catalog::Tool;
 use crate::catalog::document::Field;
 use crate::eligibility::IneligibleReason;
 use crate::fuse::Fusion;
+use crate::index::TermKind;
 
 /// The version of the serialised form of [`Selection`].
 pub const SELECTION_VERSION: u32 = 1;
@@ -103,16 +104,18 @@ pub struct KeywordEvidence {
     pub rank: Option<usize>,
     /// BM25 score.
     pub score: f32,
-    /// The request's words that the tool has, in the order of the request.
+    /// The request's terms that the tool has, in the order of the request.
     pub terms: Vec<TermEvidence>,
 }
 
-/// One word of the request in one tool.
+/// One term of the request in one tool.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct TermEvidence {
-    /// The word as the request has it.
+    /// The term as the request has it.
     pub word: String,
+    /// Whether it is a word, an identifier or a pair of words.
+    pub kind: TermKind,
     /// What it adds to the BM25 score.
     pub contribution: f32,
     /// The fields that hold it.

@@ -111,7 +111,7 @@ impl Role {
 /// Why a batch was refused; nothing of it was taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum CacheError {
+pub(crate) enum CacheError {
     /// A vector's length is not the model's.
     #[error("vector {entry} of the batch has {found} dimensions, the cache holds {expected}")]
     Dimensions {
@@ -153,7 +153,7 @@ pub struct CacheStatus {
 /// Any number of handles, in any number of processes, may have the same model open. A handle sees
 /// what others wrote when it is opened and with each [`insert_all`](Self::insert_all).
 #[derive(Debug)]
-pub struct VectorCache {
+pub(crate) struct VectorCache {
     folder: PathBuf,
     dimensions: usize,
     /// One row of `dimensions` values after the other.
@@ -183,7 +183,7 @@ impl VectorCache {
     /// Never fails: a folder that cannot be created or read leaves a cache that works in memory,
     /// and [`status`](Self::status) says so.
     #[must_use]
-    pub fn open(root: &Path, model_identity: &str, dimensions: usize) -> Self {
+    pub(crate) fn open(root: &Path, model_identity: &str, dimensions: usize) -> Self {
         let mut cache = Self {
             folder: root.join(folder_name(model_identity, dimensions)),
             dimensions,
@@ -208,7 +208,7 @@ impl VectorCache {
     ///
     /// One SHA-256 over the text and one look-up; no disk access.
     #[must_use]
-    pub fn get(&self, role: Role, text: &str) -> Option<&[f32]> {
+    pub(crate) fn get(&self, role: Role, text: &str) -> Option<&[f32]> {
         self.vector(&key(role, text))
     }
 
@@ -225,7 +225,7 @@ impl VectorCache {
     /// # Complexity
     ///
     /// Lists the folder twice and writes one file, however large the batch; so make batches large.
-    pub fn insert_all(
+    pub(crate) fn insert_all(
         &mut self,
         role: Role,
         entries: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<[f32]>)>,
@@ -254,7 +254,7 @@ impl VectorCache {
 
     /// Reports what is held and what went wrong.
     #[must_use]
-    pub fn status(&self) -> CacheStatus {
+    pub(crate) fn status(&self) -> CacheStatus {
         CacheStatus {
             entries: self.slots.len(),
             unsaved: self.unsaved.len(),

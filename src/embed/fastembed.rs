@@ -287,6 +287,7 @@ impl ModelFolder {
     }
 }
 
+#[cfg(feature = "fastembed-download")]
 impl Prompts {
     /// The prompts that the makers of these families prescribe on their model cards.
     fn of(model: &EmbeddingModel) -> Self {

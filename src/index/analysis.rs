@@ -6,6 +6,11 @@
 //! characters, which needs no dictionary. Words are lower-cased, stripped of Latin accents and stemmed with the
 //! English Snowball stemmer; on other languages the stemmer does little, and does it alike on both sides.
 
+use std::collections::HashSet;
+use std::iter::Peekable;
+use std::sync::LazyLock;
+
+use serde::Serialize;
 use tantivy::tokenizer::{
     AsciiFoldingFilter, Language, LowerCaser, RemoveLongFilter, Stemmer, TextAnalyzer, Token, TokenStream, Tokenizer,
 };
@@ -13,14 +18,84 @@ use tantivy::tokenizer::{
 /// Words of more bytes than this are no words and are dropped.
 const MAX_WORD_BYTES: usize = 64;
 
-/// Makes the analyzer for tools and requests.
-pub(crate) fn analyzer() -> TextAnalyzer {
-    TextAnalyzer::builder(WordTokenizer)
-        .filter(RemoveLongFilter::limit(MAX_WORD_BYTES))
-        .filter(LowerCaser)
-        .filter(AsciiFoldingFilter)
-        .filter(Stemmer::new(Language::English))
-        .build()
+/// English function words and the words of asking, which say nothing of what is asked for.
+static STOP_WORDS: LazyLock<HashSet<&'static str>> =
+    LazyLock::new(|| include_str!("stop_words.txt").lines().filter(|line| !line.starts_with('#')).collect());
+
+/// Tells whether a word carries no intent of its own.
+pub(crate) fn is_stop_word(word: &str) -> bool {
+    STOP_WORDS.contains(word.to_lowercase().as_str())
+}
+
+/// What a term stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TermKind {
+    /// One word.
+    Word,
+    /// An identifier of two or three words as a whole, so that `github` finds `GitHub`.
+    Identifier,
+    /// Two words that follow each other, stop words aside.
+    Pair,
+}
+
+/// One term of a text.
+pub(crate) struct AnalyzedTerm<'a> {
+    /// What the index holds: a stem, or the two stems of a pair with a space between.
+    pub(crate) term: &'a str,
+    pub(crate) kind: TermKind,
+    /// Where it stands in the text, in bytes.
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+/// Turns texts into terms.
+pub(crate) struct Analyzer(TextAnalyzer);
+
+impl Analyzer {
+    pub(crate) fn new() -> Self {
+        Self(
+            TextAnalyzer::builder(WordTokenizer)
+                .filter(RemoveLongFilter::limit(MAX_WORD_BYTES))
+                .filter(LowerCaser)
+                .filter(AsciiFoldingFilter)
+                .filter(Stemmer::new(Language::English))
+                .build(),
+        )
+    }
+
+    /// Calls `each` with the terms of `text`. A pair follows its second word and does not reach over the end of a
+    /// sentence.
+    pub(crate) fn terms(&mut self, text: &str, mut each: impl FnMut(AnalyzedTerm<'_>)) {
+        let mut pair = String::new();
+        // The last word that is no stop word: its stem opens `pair`, and this is where it stands.
+        let mut last: Option<(usize, usize)> = None;
+        self.0.token_stream(text).process(&mut |token| {
+            let (start, end) = (token.offset_from, token.offset_to);
+            if token.position_length > 1 {
+                return each(AnalyzedTerm { term: &token.text, kind: TermKind::Identifier, start, end });
+            }
+            each(AnalyzedTerm { term: &token.text, kind: TermKind::Word, start, end });
+            if is_stop_word(&text[start..end]) {
+                return;
+            }
+            if let Some((first, gap)) = last
+                && !text[gap.min(start)..start].contains(ends_sentence)
+            {
+                pair.push(' ');
+                pair.push_str(&token.text);
+                each(AnalyzedTerm { term: &pair, kind: TermKind::Pair, start: first, end });
+            }
+            pair.clear();
+            pair.push_str(&token.text);
+            last = Some((start, end));
+        });
+    }
+}
+
+fn ends_sentence(c: char) -> bool {
+    matches!(c, '.' | '!' | '?' | ';' | '\n' | '。' | '！' | '？')
 }
 
 /// Cuts identifiers into their words: `readFile_v2` becomes `read File v 2`.
@@ -28,13 +103,16 @@ pub(crate) fn split_identifier(text: &str) -> String {
     words(text).map(|(start, end)| &text[start..end]).collect::<Vec<_>>().join(" ")
 }
 
-/// The tokenizer in front of the filters: [`words`] as a tantivy tokenizer.
+/// The tokenizer in front of the filters: [`words`], and after the words of an identifier of two or three the
+/// identifier as a whole, which spans as many positions.
 #[derive(Clone)]
 struct WordTokenizer;
 
 struct WordStream<'a> {
     text: &'a str,
-    words: Words<'a>,
+    words: Peekable<Words<'a>>,
+    /// Range of the words so far that stand without a gap, and how many they are.
+    run: (usize, usize, usize),
     token: Token,
 }
 
@@ -42,21 +120,37 @@ impl Tokenizer for WordTokenizer {
     type TokenStream<'a> = WordStream<'a>;
 
     fn token_stream<'a>(&'a mut self, text: &'a str) -> WordStream<'a> {
-        WordStream { text, words: words(text), token: Token::default() }
+        WordStream { text, words: words(text).peekable(), run: (0, 0, 0), token: Token::default() }
+    }
+}
+
+impl WordStream<'_> {
+    fn emit(&mut self, start: usize, end: usize, words: usize) -> bool {
+        self.token.offset_from = start;
+        self.token.offset_to = end;
+        self.token.position_length = words;
+        self.token.position = self.token.position.wrapping_add(1);
+        self.token.text.clear();
+        self.token.text.push_str(&self.text[start..end]);
+        true
     }
 }
 
 impl TokenStream for WordStream<'_> {
     fn advance(&mut self) -> bool {
+        let (run_start, run_end, count) = self.run;
+        let goes_on = self.words.peek().is_some_and(|&(start, _)| start <= run_end);
+        if (2..=3).contains(&count) && !goes_on {
+            self.run = (0, 0, 0);
+            if !self.text[run_start..run_end].contains(is_unspaced) {
+                return self.emit(run_start, run_end, count);
+            }
+        }
         let Some((start, end)) = self.words.next() else {
             return false;
         };
-        self.token.offset_from = start;
-        self.token.offset_to = end;
-        self.token.position = self.token.position.wrapping_add(1);
-        self.token.text.clear();
-        self.token.text.push_str(&self.text[start..end]);
-        true
+        self.run = if goes_on && count > 0 { (run_start, end, count + 1) } else { (start, end, 1) };
+        self.emit(start, end, 1)
     }
 
     fn token(&self) -> &Token {
@@ -170,11 +264,20 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_folded_and_stemmed() {
-        let mut analyzer = analyzer();
+    fn terms_are_folded_stemmed_and_paired() {
         let mut terms = Vec::new();
-        analyzer.token_stream("Réservations listFiles").process(&mut |token| terms.push(token.text.clone()));
-        assert_eq!(terms, ["reserv", "list", "file"]);
+        Analyzer::new().terms("Réservations of listFiles. Ran", |term| terms.push((term.term.to_owned(), term.kind)));
+        let expected = [
+            ("reserv", TermKind::Word),
+            ("of", TermKind::Word),
+            ("list", TermKind::Word),
+            ("reserv list", TermKind::Pair),
+            ("file", TermKind::Word),
+            ("list file", TermKind::Pair),
+            ("listfil", TermKind::Identifier),
+            ("ran", TermKind::Word),
+        ];
+        assert_eq!(terms, expected.map(|(term, kind)| (term.to_owned(), kind)));
     }
 
     proptest! {

@@ -7,19 +7,20 @@
 //! Scoring visits every posting of every query term instead of pruning to a top k. For catalogs of this size that
 //! is as fast, it gives each tool's exact score to the fusion, and a narrow role costs nothing extra.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use rayon::prelude::*;
 use tantivy::directory::RamDirectory;
 use tantivy::schema::{Field as IndexField, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
-use tantivy::tokenizer::{PreTokenizedString, TextAnalyzer, Token};
+use tantivy::tokenizer::{PreTokenizedString, Token};
 use tantivy::{Index, InvertedIndexReader, TERMINATED, TantivyDocument, Term};
 
-use super::analysis::analyzer;
+use super::analysis::{AnalyzedTerm, Analyzer, TermKind};
 use crate::catalog::document::{Field, texts};
 use crate::catalog::{Catalog, Tool};
 use crate::error::IndexError;
+use crate::ranking::ToolId;
 
 /// BM25's term-frequency saturation, in units of whole (not halved) field weights.
 const K1: f32 = 1.6;
@@ -27,6 +28,8 @@ const K1: f32 = 1.6;
 const B: f32 = 0.7;
 /// Field weights are multiples of this.
 const WEIGHT_UNIT: f32 = 0.5;
+/// What a pair of words counts beside a word.
+const PAIR_WEIGHT: f32 = 0.25;
 /// Memory for building the index, in bytes; what does not fit is flushed to the segment.
 const BUILD_MEMORY: usize = 128 << 20;
 /// How many tools are analysed in parallel before they are written; bounds the memory that their terms take.
@@ -45,13 +48,25 @@ fn repeats(field: Field) -> u8 {
     }
 }
 
+/// How many times a term is indexed. Pairs are formed of names and prose only.
+fn term_repeats(field: Field, kind: TermKind) -> u8 {
+    match (kind, field) {
+        (TermKind::Pair, Field::Tags | Field::ParameterNames | Field::ParameterDescriptions | Field::EnumValues) => 0,
+        _ => repeats(field),
+    }
+}
+
+/// What a term adds to the length of its document, in units of [`WEIGHT_UNIT`]: only words make it longer.
+fn term_length(field: Field, kind: TermKind) -> u32 {
+    if kind == TermKind::Word { u32::from(repeats(field)) } else { 0 }
+}
+
 /// The inverted index over one catalog.
 pub(crate) struct KeywordIndex {
     inverted: Arc<InvertedIndexReader>,
     field: IndexField,
     /// BM25's denominator without the term frequency, by tool.
     norms: Vec<f32>,
-    average_length: f32,
 }
 
 impl KeywordIndex {
@@ -66,10 +81,10 @@ impl KeywordIndex {
             .single_segment_index_writer(RamDirectory::create(), BUILD_MEMORY)?;
         let mut lengths = Vec::with_capacity(catalog.len());
         for tools in catalog.tools().chunks(TOOLS_PER_STEP) {
-            let documents: Vec<Vec<Token>> =
-                tools.par_iter().map_init(analyzer, |analyzer, tool| weighted_terms(tool, analyzer)).collect();
-            for tokens in documents {
-                lengths.push(tokens.len() as f32 * WEIGHT_UNIT);
+            let documents: Vec<(Vec<Token>, u32)> =
+                tools.par_iter().map_init(Analyzer::new, |analyzer, tool| weighted_terms(tool, analyzer)).collect();
+            for (tokens, length) in documents {
+                lengths.push(length as f32 * WEIGHT_UNIT);
                 let mut document = TantivyDocument::new();
                 document.add_pre_tokenized_text(field, PreTokenizedString { text: String::new(), tokens });
                 writer.add_document(document)?;
@@ -80,19 +95,19 @@ impl KeywordIndex {
         let inverted = searcher.segment_reader(0).inverted_index(field)?;
         let average_length = (lengths.iter().sum::<f32>() / lengths.len().max(1) as f32).max(1.0);
         let norms = lengths.iter().map(|length| K1 * (1.0 - B + B * length / average_length)).collect();
-        Ok(Self { inverted, field, norms, average_length })
+        Ok(Self { inverted, field, norms })
     }
 
     /// Adds the BM25 contribution of `term` to the score of each tool that has it, and returns the largest
     /// contribution that the term could make to any tool; `None` where no tool has it.
     ///
     /// `scores` has one number a tool. The inverse document frequency is `ln(1 + N / n)`.
-    pub(crate) fn add_scores(&self, term: &str, scores: &mut [f32]) -> Result<Option<f32>, IndexError> {
+    pub(crate) fn add_scores(&self, term: &str, kind: TermKind, scores: &mut [f32]) -> Result<Option<f32>, IndexError> {
         let term = Term::from_field_text(self.field, term);
         let Some(mut postings) = self.inverted.read_block_postings(&term, IndexRecordOption::WithFreqs)? else {
             return Ok(None);
         };
-        let weight = self.idf(postings.doc_freq()) * (K1 + 1.0);
+        let weight = self.weight(postings.doc_freq(), kind);
         while !postings.docs().is_empty() {
             for (&doc, &frequency) in postings.docs().iter().zip(postings.freqs()) {
                 if doc == TERMINATED {
@@ -105,37 +120,35 @@ impl KeywordIndex {
         Ok(Some(weight))
     }
 
-    /// Returns what each of `terms` contributes to the score of one tool, by field, for an explanation.
-    pub(crate) fn explain(&self, tool: &Tool, terms: &[&str]) -> Result<Vec<TermMatch>, IndexError> {
-        let mut analyzer = analyzer();
-        let mut found: HashMap<String, (u32, Vec<Field>)> = HashMap::new();
-        let mut length = 0_u32;
+    /// Returns what each of `terms` contributes to the score of one tool, and where it stands.
+    pub(crate) fn explain(
+        &self,
+        id: ToolId,
+        tool: &Tool,
+        terms: &[(&str, TermKind)],
+    ) -> Result<Vec<TermMatch>, IndexError> {
+        let wanted: HashMap<&str, usize> = terms.iter().enumerate().map(|(index, (term, _))| (*term, index)).collect();
+        let mut found: BTreeMap<usize, (u32, Vec<Field>)> = BTreeMap::new();
+        let mut analyzer = Analyzer::new();
         for (field, text) in texts(tool) {
-            let mut stream = analyzer.token_stream(text);
-            while stream.advance() {
-                length += u32::from(repeats(field));
-                let token = &stream.token().text;
-                if !terms.contains(&token.as_str()) {
-                    continue;
+            analyzer.terms(text, |AnalyzedTerm { term, kind, .. }| {
+                let repeats = term_repeats(field, kind);
+                if let Some(&index) = wanted.get(term).filter(|_| repeats > 0) {
+                    let (frequency, fields) = found.entry(index).or_default();
+                    *frequency += u32::from(repeats);
+                    if !fields.contains(&field) {
+                        fields.push(field);
+                    }
                 }
-                let (frequency, fields) = found.entry(token.clone()).or_default();
-                *frequency += u32::from(repeats(field));
-                if !fields.contains(&field) {
-                    fields.push(field);
-                }
-            }
+            });
         }
-        let norm = K1 * (1.0 - B + B * (length as f32 * WEIGHT_UNIT) / self.average_length);
-        terms
-            .iter()
-            .enumerate()
-            .filter_map(|(index, term)| {
-                found.remove(*term).map(|(frequency, fields)| (index, *term, frequency, fields))
-            })
-            .map(|(index, term, frequency, fields)| {
+        found
+            .into_iter()
+            .map(|(index, (frequency, fields))| {
+                let (term, kind) = terms[index];
                 let doc_freq = self.inverted.doc_freq(&Term::from_field_text(self.field, term))?;
-                let weight = self.idf(doc_freq) * (K1 + 1.0);
-                Ok(TermMatch { term: index, contribution: contribution(weight, frequency, norm), fields })
+                let contribution = contribution(self.weight(doc_freq, kind), frequency, self.norms[id.index()]);
+                Ok(TermMatch { term: index, contribution, fields })
             })
             .collect()
     }
@@ -145,8 +158,11 @@ impl KeywordIndex {
         self.inverted.terms().num_terms()
     }
 
-    fn idf(&self, doc_freq: u32) -> f32 {
-        (1.0 + self.norms.len() as f32 / doc_freq as f32).ln()
+    /// The largest contribution of a term that `doc_freq` tools have.
+    fn weight(&self, doc_freq: u32, kind: TermKind) -> f32 {
+        let idf = (1.0 + self.norms.len() as f32 / doc_freq as f32).ln();
+        let share = if kind == TermKind::Pair { PAIR_WEIGHT } else { 1.0 };
+        share * idf * (K1 + 1.0)
     }
 }
 
@@ -165,13 +181,105 @@ fn contribution(weight: f32, frequency: u32, norm: f32) -> f32 {
     weight * frequency / (frequency + norm)
 }
 
-/// The terms of a tool, each as often as its field weighs.
-fn weighted_terms(tool: &Tool, analyzer: &mut TextAnalyzer) -> Vec<Token> {
+/// The terms of a tool, each as often as its field weighs, and the tool's length in units of [`WEIGHT_UNIT`].
+fn weighted_terms(tool: &Tool, analyzer: &mut Analyzer) -> (Vec<Token>, u32) {
     let mut tokens = Vec::new();
+    let mut length = 0;
     for (field, text) in texts(tool) {
-        analyzer.token_stream(text).process(&mut |token| {
-            tokens.extend((0..repeats(field)).map(|_| Token { text: token.text.clone(), ..Token::default() }));
+        analyzer.terms(text, |AnalyzedTerm { term, kind, .. }| {
+            let token = Token { text: term.to_owned(), ..Token::default() };
+            tokens.extend(std::iter::repeat_n(token, usize::from(term_repeats(field, kind))));
+            length += term_length(field, kind);
         });
     }
-    tokens
+    (tokens, length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    /// BM25 over field-weighted counts, written out from its definition.
+    fn naive_score(tools: &[Tool], tool: &Tool, term: &str, kind: TermKind) -> f64 {
+        let count = |tool: &Tool, counts: &dyn Fn(Field, &AnalyzedTerm<'_>) -> f64| {
+            let mut sum = 0.0;
+            for (field, text) in texts(tool) {
+                Analyzer::new().terms(text, |found| sum += counts(field, &found));
+            }
+            sum
+        };
+        let weight = |field| f64::from(repeats(field)) / 2.0;
+        let length =
+            |tool: &Tool| count(tool, &|field, found| if found.kind == TermKind::Word { weight(field) } else { 0.0 });
+        let frequency = |tool: &Tool| {
+            count(tool, &|field, found| {
+                let paired = matches!(field, Field::Name | Field::Title | Field::Aliases | Field::Description);
+                if found.term == term && (kind != TermKind::Pair || paired) { weight(field) } else { 0.0 }
+            })
+        };
+        let having = tools.iter().filter(|tool| frequency(tool) > 0.0).count();
+        if having == 0 {
+            return 0.0;
+        }
+        let average = (tools.iter().map(length).sum::<f64>() / tools.len() as f64).max(1.0);
+        let (k1, b, tf) = (f64::from(K1), f64::from(B), frequency(tool));
+        let idf = (1.0 + tools.len() as f64 / having as f64).ln();
+        let share = if kind == TermKind::Pair { 0.25 } else { 1.0 };
+        share * idf * (k1 + 1.0) * tf / (tf + k1 * (1.0 - b + b * length(tool) / average))
+    }
+
+    fn tools() -> impl Strategy<Value = Vec<Tool>> {
+        let word = prop::sample::select(vec!["read", "file", "readFile", "the", "send", "mail", "sendMail", "a"]);
+        let text = prop::collection::vec(word, 0..8).prop_map(|words| words.join(" "));
+        let tool = (text.clone(), text.clone(), text);
+        prop::collection::vec(tool, 1..12).prop_map(|tools| {
+            tools
+                .into_iter()
+                .enumerate()
+                .map(|(index, (name, description, parameter))| {
+                    let mut tool = Tool::new(format!("t{index} {name}"), description);
+                    tool.tags = vec![parameter.clone()];
+                    tool.parameters = Some(json!({"properties": {"p": {"description": parameter}}}));
+                    tool
+                })
+                .collect()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn scores_and_explanations_equal_the_definition(tools in tools()) {
+            let catalog = Catalog::from_tools(tools.clone()).expect("valid");
+            let index = KeywordIndex::build(&catalog).expect("builds");
+            let terms = [
+                ("read", TermKind::Word),
+                ("mail", TermKind::Word),
+                ("readfil", TermKind::Identifier),
+                ("send mail", TermKind::Pair),
+                ("absent", TermKind::Word),
+            ];
+            for (position, &(term, kind)) in terms.iter().enumerate() {
+                let mut scores = vec![0.0; tools.len()];
+                index.add_scores(term, kind, &mut scores).expect("scores");
+                for (id, tool) in catalog.ids().zip(&tools) {
+                    let naive = naive_score(&tools, tool, term, kind);
+                    prop_assert!((f64::from(scores[id.index()]) - naive).abs() < 1e-4, "{} {}", term, naive);
+                    let explained = index.explain(id, tool, &terms).expect("explains");
+                    let explained = explained.iter().find(|found| found.term == position);
+                    let contribution = explained.map_or(0.0, |found| found.contribution);
+                    prop_assert!((contribution - scores[id.index()]).abs() < 1e-5);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_catalog_has_an_index() {
+        let catalog = Catalog::from_tools([]).expect("valid");
+        let index = KeywordIndex::build(&catalog).expect("builds");
+        assert_eq!(index.add_scores("read", TermKind::Word, &mut []).expect("scores"), None);
+    }
 }

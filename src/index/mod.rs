@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+pub use analysis::TermKind;
 pub(crate) use keyword::KeywordIndex;
 pub(crate) use vectors::Vectors;
 

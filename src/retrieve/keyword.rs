@@ -9,7 +9,7 @@ pub(crate) fn keyword(index: &KeywordIndex, terms: &[QueryTerm], tools: usize) -
     let mut scores = vec![0.0; tools];
     let mut ceiling = 0.0;
     for term in terms {
-        ceiling += index.add_scores(&term.term, &mut scores)?.unwrap_or(0.0);
+        ceiling += index.add_scores(&term.term, term.kind, &mut scores)?.unwrap_or(0.0);
     }
     Ok(Signal { scores, floor: 0.0, ceiling })
 }

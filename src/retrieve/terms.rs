@@ -1,20 +1,17 @@
 //! From a request to the terms that are looked up.
 
 use std::collections::HashSet;
-use std::sync::LazyLock;
 
-use crate::index::analysis::analyzer;
-
-/// English function words and the words of asking, which say nothing of what is asked for.
-static STOP_WORDS: LazyLock<HashSet<&'static str>> =
-    LazyLock::new(|| include_str!("stop_words.txt").lines().filter(|line| !line.starts_with('#')).collect());
+use crate::index::TermKind;
+use crate::index::analysis::{AnalyzedTerm, Analyzer, is_stop_word};
 
 /// One term of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct QueryTerm {
-    /// The stemmed form that the index holds.
+    /// The form that the index holds.
     pub(crate) term: String,
-    /// The word as the request has it.
+    pub(crate) kind: TermKind,
+    /// The word, identifier or pair as the request has it.
     pub(crate) word: String,
 }
 
@@ -27,13 +24,13 @@ pub(crate) fn query_terms(text: &str) -> Vec<QueryTerm> {
     let mut all = Vec::new();
     let mut telling = Vec::new();
     let mut seen = HashSet::new();
-    analyzer().token_stream(&text).process(&mut |token| {
-        if !seen.insert(token.text.clone()) {
+    Analyzer::new().terms(&text, |AnalyzedTerm { term, kind, start, end }| {
+        if !seen.insert(term.to_owned()) {
             return;
         }
-        let word = &text[token.offset_from..token.offset_to];
-        let term = QueryTerm { term: token.text.clone(), word: word.to_owned() };
-        if !STOP_WORDS.contains(word.to_lowercase().as_str()) {
+        let word = &text[start..end];
+        let term = QueryTerm { term: term.to_owned(), kind, word: word.to_owned() };
+        if !is_stop_word(word) {
             telling.push(term.clone());
         }
         all.push(term);
@@ -73,7 +70,7 @@ mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<String> {
-        query_terms(text).into_iter().map(|term| term.word).collect()
+        query_terms(text).into_iter().filter(|term| term.kind != TermKind::Pair).map(|term| term.word).collect()
     }
 
     #[test]
@@ -85,14 +82,17 @@ mod tests {
     #[test]
     fn terms_are_distinct_by_stem() {
         let terms = query_terms("booking a book, booked twice");
-        assert_eq!(terms.iter().map(|term| term.term.as_str()).collect::<Vec<_>>(), ["book", "twice"]);
+        assert_eq!(
+            terms.iter().map(|term| term.term.as_str()).collect::<Vec<_>>(),
+            ["book", "book book", "twice", "book twice"]
+        );
     }
 
     #[test]
     fn addresses_and_codes_go_and_names_stay() {
         assert_eq!(
             words("mail jo@example.org about https://example.org/a order JpUuJ3Ew9z from s3_put_object"),
-            ["mail", "order", "s", "3", "put", "object"]
+            ["mail", "order", "3", "s3", "put", "object"]
         );
     }
 }

@@ -1,0 +1,174 @@
+//! What is measured: building the keyword index, picking by keyword from it, picking for a role that may see
+//! ten tools, and by how much a pick overruns its deadline.
+//!
+//! On what: catalogs of 100, 1,000 and 10,000 tools made from a fixed seed. Words follow Zipf's law, as they do in
+//! prose, so that posting lists have realistic lengths; each tool has a name of its own, a description of about 15
+//! words and three parameters.
+//!
+//! What is not: ranking quality (`picktools eval`), embedding models, reading catalogs from disk.
+//!
+//! One pick runs on one thread; building uses all cores.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use picktools::{Catalog, Engine, PickOptions, Query, Score, ScoreFuture, Scorer, Stage, Tool};
+use serde_json::json;
+
+const SIZES: [usize; 3] = [100, 1_000, 10_000];
+const VOCABULARY: u64 = 5_000;
+const SEED: u64 = 7;
+
+/// SplitMix64 (Steele, Lea, Flood 2014): small, seeded, the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A word whose rank follows Zipf's law: the logarithm of the rank is uniform.
+    fn word(&mut self) -> String {
+        let uniform = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
+        let mut rank = (VOCABULARY as f64).powf(uniform) as u64;
+        let mut word = String::from("w");
+        while rank > 0 {
+            word.push(char::from(b'a' + (rank % 20) as u8));
+            rank /= 20;
+        }
+        word
+    }
+
+    fn words(&mut self, count: usize) -> String {
+        (0..count).map(|_| self.word()).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Every 100th tool is for everyone, and the others for one role, where `roles` is set.
+fn tools(count: usize, roles: bool) -> Vec<Tool> {
+    let mut random = Random(SEED);
+    (0..count)
+        .map(|index| {
+            let name = format!("{}_{}_tool{index}x", random.word(), random.word());
+            let mut tool = Tool::new(name, random.words(15));
+            let (a, b, c) = (random.word(), random.word(), random.word());
+            tool.parameters = Some(json!({
+                "type": "object",
+                "properties": {
+                    a: {"type": "string", "description": random.words(6)},
+                    b: {"type": "string", "enum": [random.word(), random.word()]},
+                    c: {"type": "integer", "description": random.words(4)},
+                },
+            }));
+            tool.source = Some(format!("server{}", index % 40));
+            tool.id = tool.qualified_name();
+            if roles && index % (count / 10).max(1) != 0 {
+                tool.allowed_roles.insert("operator".to_owned());
+            }
+            tool
+        })
+        .collect()
+}
+
+fn catalog(count: usize, roles: bool) -> Catalog {
+    Catalog::from_tools(tools(count, roles)).expect("the tools are valid")
+}
+
+/// Requests of 20 words, the first of which names a tool that must then be found.
+fn queries() -> Vec<Query> {
+    let mut random = Random(SEED + 1);
+    (0..64).map(|_| Query::new(random.words(20))).collect()
+}
+
+fn build(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("build");
+    group.sample_size(10);
+    for size in SIZES {
+        let catalog = catalog(size, false);
+        assert_eq!(Engine::new(catalog.clone()).expect("it builds").stats().tools, size);
+        group.throughput(Throughput::Elements(size as u64));
+        group.bench_function(BenchmarkId::from_parameter(size), |bencher| {
+            bencher.iter_batched(|| catalog.clone(), Engine::new, BatchSize::LargeInput);
+        });
+    }
+}
+
+fn pick(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("pick");
+    let options = PickOptions::default();
+    for size in SIZES {
+        let engine = Engine::new(catalog(size, false)).expect("it builds");
+        let named = &engine.catalog().tools()[size / 2].name;
+        let found = engine.pick(&Query::new(named.as_str()), &options).expect("it picks");
+        assert_eq!(&found.picks[0].tool.name, named);
+        cycle(&mut group, BenchmarkId::new("keyword", size), &engine, &options);
+    }
+    let engine = Engine::new(catalog(10_000, true)).expect("it builds");
+    let ten = engine.pick(&queries()[0], &options).expect("it picks");
+    assert_eq!(ten.ineligible.total, 10_000 - 10);
+    cycle(&mut group, BenchmarkId::new("keyword_role_sees_10", 10_000), &engine, &options);
+}
+
+fn cycle(
+    group: &mut criterion::BenchmarkGroup<'_, criterion::measurement::WallTime>,
+    id: BenchmarkId,
+    engine: &Engine,
+    options: &PickOptions,
+) {
+    let queries = queries();
+    let mut next = queries.iter().cycle();
+    group.bench_function(id, |bencher| {
+        bencher.iter(|| next.next().map(|query| engine.pick(query, options)));
+    });
+}
+
+/// A scorer that never answers in time, and holds its thread while it does not.
+struct Sleeper;
+
+impl Scorer for Sleeper {
+    fn name(&self) -> &str {
+        "sleeper"
+    }
+
+    fn score<'a>(&'a self, _: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a> {
+        Box::pin(async move {
+            std::thread::sleep(Duration::from_secs(2));
+            Ok(tools.iter().map(|_| Score::new(1.0)).collect())
+        })
+    }
+}
+
+/// The time between the deadline and the answer, which is to stay below 50 ms.
+fn deadline(criterion: &mut Criterion) {
+    const TIMEOUT: Duration = Duration::from_millis(20);
+    let mut group = criterion.benchmark_group("deadline");
+    group.sample_size(20).measurement_time(Duration::from_secs(5));
+    let engine = Engine::new(catalog(10_000, false)).expect("it builds");
+    let options = PickOptions { timeout: Some(TIMEOUT), scorer: Some(Arc::new(Sleeper)), ..PickOptions::default() };
+    let query = Query::new("anything");
+    let late = engine.pick(&query, &options).expect("it picks");
+    assert_eq!((late.degraded[0].stage, late.picks.len()), (Stage::Scorer, options.max_candidates));
+    let mut worst = Duration::ZERO;
+    group.bench_function("overrun", |bencher| {
+        bencher.iter_custom(|rounds| {
+            let overrun = |_| {
+                let started = Instant::now();
+                engine.pick(&query, &options).expect("it picks");
+                started.elapsed().saturating_sub(TIMEOUT)
+            };
+            let overruns: Vec<Duration> = (0..rounds).map(overrun).collect();
+            worst = worst.max(overruns.iter().copied().max().unwrap_or_default());
+            overruns.iter().sum()
+        });
+    });
+    println!("deadline/overrun worst: {worst:.2?}");
+    assert!(worst < Duration::from_millis(50), "a pick overran its deadline by {worst:?}");
+}
+
+criterion_group!(benches, build, pick, deadline);
+criterion_main!(benches);

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Checks the ranking floors on the public benchmarks, and every figure against an independent scorer.
+#
+# usage: scripts/check-ranking.sh [BENCHMARKS]      (default: ../shared/benchmarks, with ../shared/bin/score.py)
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+benchmarks=${1:-../shared/benchmarks}
+scorer=$benchmarks/../bin/score.py
+sets=(metatool metatool-multi bfcl seal-tools toolbench toolalpaca apibank nestful mcpproxy-golden rotbench-clean)
+
+if [ ! -d "$benchmarks" ]; then
+    echo "RANKING NOT CHECKED: there is no folder $benchmarks" >&2
+    exit 0
+fi
+scripts/fetch-models.sh
+cargo build --release
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+check() { # mode floor
+    local mode=$1 floor=$2
+    ORT_DYLIB_PATH=target/models/libonnxruntime.so target/release/picktools eval "${sets[@]/#/$benchmarks/}" \
+        --mode "$mode" --model target/models/minilm --cache-dir target/embeddings \
+        --run-out "$work/$mode" --json >"$work/$mode.json"
+    python3 - "$work/$mode.json" "$work/$mode" "$benchmarks" "$scorer" "$floor" "$mode" <<'PY'
+import json, subprocess, sys
+report, runs, benchmarks, scorer, floor, mode = sys.argv[1:]
+report, worst = json.load(open(report)), 0.0
+for name, figures in report["sets"].items():
+    ours = figures["measures"]
+    line = subprocess.run([sys.executable, scorer, f"{runs}/{name}.trec", f"{benchmarks}/{name}/qrels.tsv"],
+                          check=True, capture_output=True, text=True).stdout
+    for measure, theirs in json.loads(line).items():
+        measure = measure.replace("S@", "Success@").replace("C@", "Completeness@")
+        if measure in ours:
+            worst = max(worst, abs(ours[measure] - theirs))
+mean = report["mean"]["nDCG@10"]
+print(f"{mode}: mean nDCG@10 {mean:.4f} (floor {floor}); largest difference from score.py {worst:.5f}")
+sys.exit(0 if mean >= float(floor) and worst <= 0.0001 else 1)
+PY
+}
+
+check keyword 0.715
+check hybrid 0.765

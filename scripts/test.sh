@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Fetches what the tests need and runs all of them.
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+scripts/fetch-models.sh
+cargo test --release

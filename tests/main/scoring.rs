@@ -1,0 +1,342 @@
+//! Custom scorers: what they say counts, what they may not say does not, and no scorer can stop a pick.
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use picktools::{
+    BuiltInScorer, Mode, PickError, PickOptions, Query, Score, ScoreFuture, Scorer, ScorerError, Selection, Stage,
+    StageStatus, Tool, per_tool, pick_tools,
+};
+use serde_json::json;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::support::{WORKPLACE, ids, pick, public_ids, set, tool};
+
+/// How long a pick with a deadline of 200 ms may take at the very most; the real overrun is measured by a bench.
+const AT_MOST: Duration = Duration::from_secs(2);
+const DEADLINE: Duration = Duration::from_millis(200);
+const FAR_TOO_LONG: Duration = Duration::from_secs(10);
+
+type Answer = Result<Vec<Score>, ScorerError>;
+
+/// A scorer that answers as it is told.
+struct Scripted<F>(F);
+
+impl<F: Fn(&Query, &[Arc<Tool>]) -> Answer + Send + Sync> Scorer for Scripted<F> {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn score<'a>(&'a self, query: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a> {
+        Box::pin(async move { (self.0)(query, tools) })
+    }
+}
+
+fn options(scorer: impl Scorer + 'static) -> PickOptions {
+    PickOptions { scorer: Some(Arc::new(scorer)), ..PickOptions::default() }
+}
+
+fn scripted(answer: impl Fn(&Query, &[Arc<Tool>]) -> Answer + Send + Sync + 'static) -> PickOptions {
+    options(Scripted(answer))
+}
+
+/// One score for each tool, by its id.
+fn by_id(score: impl Fn(&str) -> f32 + Send + Sync + 'static) -> PickOptions {
+    scripted(move |_, tools| Ok(tools.iter().map(|tool| Score::new(score(&tool.id))).collect()))
+}
+
+fn runtimes() -> [Runtime; 2] {
+    [Builder::new_current_thread(), Builder::new_multi_thread()]
+        .map(|mut builder| builder.enable_all().build().expect("a runtime starts"))
+}
+
+/// Checks that the scorer's stage failed for this reason and the first eligible tools stand in.
+fn check_fallback(selection: &Selection, reason: &str, most: usize) {
+    assert_eq!(ids(selection), public_ids(WORKPLACE.catalog())[..most]);
+    let [degraded] = &selection.degraded[..] else { panic!("one stage is degraded: {:?}", selection.degraded) };
+    assert_eq!(degraded.stage, Stage::Scorer);
+    assert!(degraded.reason.contains(reason), "{}", degraded.reason);
+    assert!(degraded.reason.contains("registration order"), "{}", degraded.reason);
+    let report = selection.stages.iter().find(|report| report.stage == Stage::Scorer);
+    assert!(matches!(report.map(|report| &report.status), Some(StageStatus::Failed { .. })));
+    assert!(selection.picks.iter().all(|pick| pick.reason.contains("ranking failed")));
+}
+
+#[test]
+fn a_scorer_replaces_the_ranking() {
+    let options = by_id(|id| match id {
+        "home/playMusic" => 0.9,
+        "mail/send_email" => 0.8,
+        "chat/list_users" => 0.04,
+        _ => 0.0,
+    });
+    let selection = pick(&WORKPLACE, "book a meeting room", &options);
+    assert_eq!(ids(&selection), ["home/playMusic", "mail/send_email"], "what scores below 0.05 is left out");
+    assert_eq!(selection.scorer, "scripted");
+    assert_eq!(selection.picks[0].score.to_bits(), 0.9_f32.to_bits());
+    assert!(selection.picks[0].provenance.keyword.is_none() && selection.picks[0].provenance.fusion.is_none());
+    assert_eq!(selection.below_threshold, public_ids(WORKPLACE.catalog()).len() - 2);
+    for stage in [Stage::Keyword, Stage::Semantic, Stage::Fuse] {
+        let report = selection.stages.iter().find(|report| report.stage == stage).expect("every stage reports");
+        assert!(matches!(&report.status, StageStatus::Skipped { reason } if reason.contains("custom scorer")));
+    }
+}
+
+#[test]
+fn reason_and_details_arrive() {
+    let options = scripted(|_, tools| {
+        Ok(tools
+            .iter()
+            .map(|tool| Score {
+                reason: Some(format!("it is called {}", tool.name)),
+                details: Some(json!({"length": tool.name.len()})),
+                ..Score::new(0.5)
+            })
+            .collect())
+    });
+    let selection = pick(&WORKPLACE, "anything", &options);
+    assert_eq!(selection.picks[0].reason, "It is called create_issue.");
+    assert_eq!(selection.picks[0].provenance.details, Some(json!({"length": 12})));
+    assert_eq!(selection.picks[0].provenance.scorer, "scripted");
+    let plain = pick(&WORKPLACE, "anything", &by_id(|_| 0.5));
+    assert_eq!(plain.picks[0].reason, "Scripted scores it 0.50.", "a general sentence stands in");
+}
+
+#[test]
+fn a_score_that_is_none_leaves_its_tool_out_and_is_named() {
+    for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.01, 1.01] {
+        let options = by_id(move |id| if id == "home/playMusic" { wrong } else { 0.5 });
+        let options = PickOptions { max_candidates: 500, ..options };
+        let selection = pick(&WORKPLACE, "anything", &options);
+        assert!(!ids(&selection).contains(&"home/playMusic"), "{wrong}");
+        assert_eq!(selection.picks.len(), public_ids(WORKPLACE.catalog()).len() - 1, "the others are ranked");
+        let [error] = &selection.scorer_errors[..] else { panic!("one error: {:?}", selection.scorer_errors) };
+        assert!(error.contains("scripted") && error.contains("home/playMusic"), "{error}");
+        assert!(error.contains("not a number from 0 to 1"), "{error}");
+        assert!(selection.degraded.is_empty(), "{:?}", selection.degraded);
+    }
+    for edge in [0.0, 1.0] {
+        let options = PickOptions { min_score: 0.0, ..by_id(move |_| edge) };
+        assert_eq!(pick(&WORKPLACE, "anything", &options).picks.len(), 3, "{edge} is a score");
+    }
+}
+
+#[test]
+fn a_scorer_that_fails_leaves_the_catalogs_order() {
+    let boom = || ScorerError::Failed { scorer: "scripted".to_owned(), reason: "the model is away".to_owned() };
+    let too_few = |_: &Query, _: &[Arc<Tool>]| Ok(vec![Score::new(0.5)]);
+    let too_many = |_: &Query, tools: &[Arc<Tool>]| Ok(vec![Score::new(0.5); tools.len() + 1]);
+    let eligible = public_ids(WORKPLACE.catalog()).len();
+    for (options, reason) in [
+        (scripted(move |_, _| Err(boom())), "the scorer scripted failed: the model is away".to_owned()),
+        (scripted(|_, _| panic!("on purpose")), "the scorer scripted failed: it panicked".to_owned()),
+        (scripted(too_few), format!("the scorer scripted gave 1 scores for {eligible} tools")),
+        (scripted(too_many), format!("the scorer scripted gave {} scores for {eligible} tools", eligible + 1)),
+    ] {
+        for timeout in [None, Some(FAR_TOO_LONG)] {
+            let options = PickOptions { timeout, max_candidates: 4, ..options.clone() };
+            check_fallback(&pick(&WORKPLACE, "book a meeting room", &options), &reason, 4);
+        }
+    }
+}
+
+/// Waits as asynchronous code should.
+struct Waits;
+
+impl Scorer for Waits {
+    fn name(&self) -> &str {
+        "waits"
+    }
+
+    fn score<'a>(&'a self, _: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a> {
+        Box::pin(async move {
+            tokio::time::sleep(FAR_TOO_LONG).await;
+            Ok(vec![Score::new(1.0); tools.len()])
+        })
+    }
+}
+
+/// Blocks its thread, as asynchronous code should not.
+struct Blocks;
+
+impl Scorer for Blocks {
+    fn name(&self) -> &str {
+        "blocks"
+    }
+
+    fn score<'a>(&'a self, _: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a> {
+        thread::sleep(FAR_TOO_LONG);
+        Box::pin(async move { Ok(vec![Score::new(1.0); tools.len()]) })
+    }
+}
+
+#[test]
+fn a_slow_scorer_is_not_waited_for() {
+    let query = || Query::new("book a meeting room");
+    for scorer in [Arc::new(Waits) as Arc<dyn Scorer>, Arc::new(Blocks)] {
+        let options = PickOptions {
+            scorer: Some(Arc::clone(&scorer)),
+            timeout: Some(DEADLINE),
+            max_candidates: 2,
+            ..PickOptions::default()
+        };
+        let check = |form: &str, run: &dyn Fn() -> Result<Selection, PickError>| {
+            let started = Instant::now();
+            let selection = run().expect("being late is no error");
+            let took = started.elapsed();
+            assert!(took < AT_MOST, "{} by {form} took {took:?}", scorer.name());
+            assert!(took >= DEADLINE, "{} by {form} was not waited for at all: {took:?}", scorer.name());
+            check_fallback(&selection, "deadline", 2);
+        };
+        check("pick", &|| WORKPLACE.pick(&query(), &options));
+        for runtime in runtimes() {
+            check("pick_async", &|| runtime.block_on(WORKPLACE.pick_async(query(), options.clone())));
+            // Not how it is meant to be called, but no reason to panic.
+            check("pick within a runtime", &|| runtime.block_on(async { WORKPLACE.pick(&query(), &options) }));
+        }
+    }
+}
+
+#[test]
+fn no_time_at_all_gives_the_catalogs_order() {
+    let options = PickOptions { timeout: Some(Duration::ZERO), ..options(Waits) };
+    check_fallback(&pick(&WORKPLACE, "anything", &options), "deadline", 3);
+    let options = PickOptions { timeout: Some(Duration::ZERO), ..PickOptions::default() };
+    let selection = pick(&WORKPLACE, "book a meeting room", &options);
+    assert_eq!(ids(&selection), public_ids(WORKPLACE.catalog())[..3]);
+    assert_eq!(selection.degraded.iter().map(|degraded| degraded.stage).collect::<Vec<_>>(), [Stage::Keyword]);
+}
+
+#[test]
+fn time_to_spare_changes_nothing() {
+    for timeout in [FAR_TOO_LONG, Duration::MAX] {
+        let plain = PickOptions::default();
+        let timed = PickOptions { timeout: Some(timeout), ..PickOptions::default() };
+        let [plain, timed] = [plain, timed].map(|options| {
+            let selection = pick(&WORKPLACE, "book a meeting room", &options);
+            serde_json::to_string(&selection).expect("a selection serialises")
+        });
+        assert_eq!(plain, timed);
+        let scored =
+            PickOptions { timeout: Some(timeout), ..by_id(|id| if id == "home/playMusic" { 1.0 } else { 0.0 }) };
+        assert_eq!(ids(&pick(&WORKPLACE, "anything", &scored)), ["home/playMusic"]);
+    }
+}
+
+#[test]
+fn a_scorer_sees_the_request_and_only_what_may_be_seen() {
+    let seen = Arc::new(Mutex::new((String::new(), Vec::new())));
+    let record = Arc::clone(&seen);
+    let options = scripted(move |query, tools| {
+        *record.lock().expect("nobody panicked") =
+            (query.text().to_owned(), tools.iter().map(|tool| tool.id.clone()).collect());
+        Ok(vec![Score::new(0.5); tools.len()])
+    });
+    pick(&WORKPLACE, "book a meeting room", &options);
+    let (query, tools) = seen.lock().expect("nobody panicked").clone();
+    assert_eq!(query, "book a meeting room");
+    assert_eq!(tools, public_ids(WORKPLACE.catalog()));
+}
+
+#[test]
+fn named_and_always_included_tools_survive_a_scorer_that_dislikes_them() {
+    let options = PickOptions {
+        always_include: vec!["chat/list_users".to_owned()],
+        ..by_id(|id| if id.starts_with("mail/") { 0.9 } else { 0.0 })
+    };
+    let selection = pick(&WORKPLACE, "use `playMusic` for it", &options);
+    let mut found = ids(&selection);
+    assert_eq!(found[0], "mail/send_email", "{found:?}");
+    found.sort_unstable();
+    assert_eq!(found, ["chat/list_users", "home/playMusic", "mail/send_email"]);
+}
+
+/// The mean of two scorers.
+struct Mean<A, B>(A, B);
+
+impl<A: Scorer, B: Scorer> Scorer for Mean<A, B> {
+    fn name(&self) -> &str {
+        "mean"
+    }
+
+    fn score<'a>(&'a self, query: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a> {
+        Box::pin(async move {
+            let (first, second) = (self.0.score(query, tools).await?, self.1.score(query, tools).await?);
+            Ok(first.iter().zip(&second).map(|(a, b)| Score::new((a.score + b.score) / 2.0)).collect())
+        })
+    }
+}
+
+#[test]
+fn built_in_scorers_compose() {
+    let keyword = || -> BuiltInScorer { WORKPLACE.scorer(Mode::Keyword) };
+    assert_eq!(keyword().name(), "keyword");
+    for query in
+        ["book a meeting room", "find the message about the contract", "welche Kunden haben noch nicht gezahlt?"]
+    {
+        let plain = PickOptions { max_candidates: 5, ..PickOptions::default() };
+        let plain = pick(&WORKPLACE, query, &plain);
+        for scorer in [Arc::new(keyword()) as Arc<dyn Scorer>, Arc::new(Mean(keyword(), keyword()))] {
+            let scorer = PickOptions { max_candidates: 5, scorer: Some(scorer), ..PickOptions::default() };
+            let scored = pick(&WORKPLACE, query, &scorer);
+            assert_eq!(ids(&plain), ids(&scored), "{query}");
+            for (a, b) in plain.picks.iter().zip(&scored.picks) {
+                assert!((a.score - b.score).abs() < 1e-6, "{query}: {} against {}", a.score, b.score);
+            }
+        }
+    }
+    let favours = Scripted(|_: &Query, tools: &[Arc<Tool>]| {
+        Ok(tools
+            .iter()
+            .map(|tool| Score::new(if tool.source.as_deref() == Some("home") { 1.0 } else { 0.0 }))
+            .collect())
+    });
+    let mixed = pick(&WORKPLACE, "book a meeting room", &options(Mean(keyword(), favours)));
+    assert!(ids(&mixed)[0].starts_with("home/"), "the other half counts too: {:?}", ids(&mixed));
+}
+
+#[test]
+fn a_built_in_scorer_that_cannot_score_says_so() {
+    let semantic = pick(&WORKPLACE, "anything", &options(WORKPLACE.scorer(Mode::Semantic)));
+    check_fallback(&semantic, "the scorer semantic failed: the engine has no embedding model", 3);
+    let stranger = crate::support::engine(crate::support::catalog([tool("elsewhere", "stranger", "")]));
+    let selection = pick(&stranger, "anything", &options(WORKPLACE.scorer(Mode::Keyword)));
+    assert!(selection.degraded[0].reason.contains("\"elsewhere/stranger\" is not in its catalog"));
+}
+
+#[test]
+fn a_function_that_scores_one_tool_makes_a_scorer() {
+    let scorer = per_tool("by length", |query: Query, tool: Arc<Tool>| async move {
+        tokio::time::sleep(Duration::from_micros(1)).await;
+        if query.text() == "fail" {
+            return Err(ScorerError::Failed { scorer: "by length".to_owned(), reason: "asked to".to_owned() });
+        }
+        Ok(Score::new(1.0 / (1.0 + tool.name.len() as f32)))
+    });
+    let options = PickOptions { allow_sources: set(&["home"]), ..options(scorer) };
+    let selection = pick(&WORKPLACE, "anything", &options);
+    let lengths: Vec<usize> = selection.picks.iter().map(|pick| pick.tool.name.len()).collect();
+    assert!(lengths.len() == 3 && lengths.is_sorted(), "{lengths:?}");
+    assert_eq!(selection.scorer, "by length");
+    assert!(pick(&WORKPLACE, "fail", &options).degraded[0].reason.contains("asked to"));
+}
+
+#[test]
+fn one_call_picks_from_tools_at_hand() {
+    let tools = || {
+        vec![tool("s", "get_forecast", "Weather for the coming days"), tool("s", "book_room", "Books a meeting room")]
+    };
+    for runtime in runtimes() {
+        let pick = |query: &str, tools| runtime.block_on(pick_tools(query, tools, PickOptions::default()));
+        let selection = pick("will the weather hold?", tools()).expect("the tools are sound");
+        assert_eq!(ids(&selection), ["s/get_forecast"]);
+        let json = json!({"task": "book a room"});
+        let selection =
+            runtime.block_on(pick_tools(&json, tools(), PickOptions::default())).expect("JSON is a request");
+        assert_eq!(ids(&selection)[0], "s/book_room");
+        let twice = pick("anything", [tools(), tools()].concat());
+        assert!(matches!(twice, Err(PickError::Catalog(_))), "{twice:?}");
+        assert!(pick("anything", Vec::new()).expect("no tools are a catalog").picks.is_empty());
+    }
+}
