@@ -10,6 +10,7 @@
 //! embedding of the request and a custom scorer, and when there is a deadline both run on a thread that is left
 //! behind when it passes.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -121,16 +122,15 @@ impl Engine {
             None => rank(index, &request, &mut trace)?,
         };
         let musts = request.musts();
-        let eligible = request.eligibility.admitted_count();
         let least = basis.value_at(options.min_score);
-        let mut candidates: Vec<Candidate> =
-            basis.candidates(&request.eligibility).filter(|candidate| candidate.score >= least).collect();
-        let below_threshold = eligible - candidates.len();
-        let listed = candidates.iter().filter(|candidate| musts.contains(&candidate.tool)).count();
-        if listed < musts.len() {
-            candidates.retain(|candidate| !musts.contains(&candidate.tool));
-            candidates.extend(musts.iter().map(|&tool| basis.candidate(tool)));
-        }
+        let mut candidates: Vec<Candidate> = basis
+            .candidates(&request.eligibility)
+            .filter(|candidate| candidate.score >= least || musts.contains(&candidate.tool))
+            .collect();
+        let ranked: BTreeSet<ToolId> =
+            candidates.iter().map(|candidate| candidate.tool).filter(|tool| musts.contains(tool)).collect();
+        candidates.extend(musts.difference(&ranked).map(|&tool| basis.candidate(tool)));
+        let below_threshold = request.eligibility.admitted_count() - candidates.len();
         trace.min_score(&basis);
         trace.skipped(Stage::Rerank, "no reranker is set");
         let limits =

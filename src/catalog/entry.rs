@@ -9,8 +9,8 @@ use super::definition::{Alias, Annotations, NoSchemaMode, Tool};
 use super::schema_faults;
 use crate::schema::kind;
 
-/// The longest name of a tool or an alias, in characters.
-pub(super) const MAX_NAME_CHARS: usize = 256;
+/// The longest name, id, source or alias, in characters.
+const MAX_NAME_CHARS: usize = 512;
 
 /// One thing wrong with an entry.
 pub(super) struct EntryFault {
@@ -79,7 +79,6 @@ pub(super) fn read(value: &Value, default_source: Option<&str>) -> (Option<Tool>
     tool.source = tool.source.or_else(|| default_source.map(str::to_owned));
     tool.id = fields.string("id").filter(|_| shape == Shape::Native).unwrap_or_else(|| tool.qualified_name());
     let mut faults = fields.faults;
-    // A schema field that is present but unusable has been reported already as such, not as missing.
     faults.extend(check(&tool));
     (Some(tool), faults)
 }
@@ -87,13 +86,18 @@ pub(super) fn read(value: &Value, default_source: Option<&str>) -> (Option<Tool>
 /// Checks what a tool must satisfy by itself, wherever it comes from.
 pub(super) fn check(tool: &Tool) -> Vec<EntryFault> {
     let mut faults = Vec::new();
-    if let Some(problem) = name_problem(&tool.name) {
-        faults.push(EntryFault::new("/name", problem, "give a short printable name"));
+    let mut check_name = |pointer: String, name: &str| {
+        if let Some(problem) = name_problem(name) {
+            faults.push(EntryFault::new(pointer, problem, "give a short printable one"));
+        }
+    };
+    check_name("/name".to_owned(), &tool.name);
+    check_name("/id".to_owned(), &tool.id);
+    if let Some(source) = &tool.source {
+        check_name("/source".to_owned(), source);
     }
     for (index, alias) in tool.aliases.iter().enumerate() {
-        if let Some(problem) = name_problem(&alias.name) {
-            faults.push(EntryFault::new(format!("/aliases/{index}"), problem, "give a short printable alias"));
-        }
+        check_name(format!("/aliases/{index}"), &alias.name);
     }
     if tool.parameters.is_none() && tool.no_schema_mode.is_none() {
         faults.push(EntryFault::new(
@@ -120,12 +124,12 @@ pub(super) fn check(tool: &Tool) -> Vec<EntryFault> {
 
 fn name_problem(name: &str) -> Option<String> {
     if name.trim().is_empty() {
-        return Some("the name is empty".to_owned());
+        return Some("it is empty".to_owned());
     }
     if name.chars().count() > MAX_NAME_CHARS {
-        return Some(format!("the name is longer than {MAX_NAME_CHARS} characters"));
+        return Some(format!("it is longer than {MAX_NAME_CHARS} characters"));
     }
-    name.chars().find(|c| c.is_control()).map(|c| format!("the name holds the control character {c:?}"))
+    name.chars().find(|c| c.is_control()).map(|c| format!("it holds the control character {c:?}"))
 }
 
 /// Tells the shape of an entry and returns the object that holds its name.
@@ -276,15 +280,7 @@ impl Fields<'_> {
 
     fn no_schema_mode(&mut self) -> Option<NoSchemaMode> {
         let allowed = self.boolean("allow_no_schema").unwrap_or(false);
-        let mode = self.typed("no_schema_mode", "read-only, human-approval or full");
-        if allowed && mode.is_none() && self.get("no_schema_mode").is_none() {
-            self.faults.push(EntryFault::new(
-                "/allow_no_schema",
-                "allow_no_schema is set without a no_schema_mode",
-                "set no_schema_mode to read-only, human-approval or full",
-            ));
-        }
-        mode.filter(|_| allowed)
+        self.typed("no_schema_mode", "read-only, human-approval or full").filter(|_| allowed)
     }
 
     fn misspelt(&mut self) {

@@ -112,12 +112,7 @@ fn a_given_id_is_the_identity_and_a_source_qualifies_the_rest() {
 fn a_file_or_its_folder_names_the_source_of_tools_that_name_none() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let entry = br#"{"name": "a", "parameters": {}}"#;
-    for (file, source) in [
-        ("payments.json", "payments"),
-        ("wiki/tools.jsonl", "wiki"),
-        ("wiki2/tools.json", "wiki2"),
-        ("release-1.2/tools.jsonl", "release-1.2"),
-    ] {
+    for (file, source) in [("payments.json", "payments"), ("wiki/tools.jsonl", "wiki"), ("wiki2/tools.json", "wiki2")] {
         let path = temporary.path().join(file);
         fs::create_dir_all(path.parent().expect("it lies in a folder")).expect("a folder can be made");
         fs::write(&path, entry).expect("a file can be written");
@@ -127,6 +122,16 @@ fn a_file_or_its_folder_names_the_source_of_tools_that_name_none() {
             assert_eq!(open(path.parent().expect("it lies in a folder")).as_deref(), Some(source), "folder of {file}");
         }
     }
+}
+
+#[test]
+fn a_folders_whole_name_is_the_source() {
+    let temporary = tempfile::tempdir().expect("a folder can be made");
+    let folder = temporary.path().join("release-1.2");
+    fs::create_dir(&folder).expect("a folder can be made");
+    fs::write(folder.join("tools.jsonl"), br#"{"name": "a", "parameters": {}}"#).expect("a file can be written");
+    let catalog = Catalog::open(&folder).expect("the catalog is sound");
+    assert_eq!(catalog.tools()[0].source.as_deref(), Some("release-1.2"));
 }
 
 #[test]
@@ -264,13 +269,18 @@ fn a_tool_may_do_without_a_schema_in_a_stated_mode() {
 }
 
 #[test]
+fn a_policy_field_in_capitals_is_refused() {
+    let capitals = read(&json!([{"name": "wipe_disk", "parameters": {}, "Safe": false}]));
+    assert!(capitals.is_err(), "the tool counts as safe although its catalog says that it is not");
+}
+
+#[test]
 fn a_misspelt_policy_field_is_refused() {
     for (wrong, right) in [
         ("alowed_roles", "allowed_roles"),
         ("allowedRole", "allowed_roles"),
         ("safee", "safe"),
         ("saef", "safe"),
-        ("Safe", "safe"),
         ("capabilites", "capabilities"),
         ("mode", "modes"),
         ("costs", "cost"),

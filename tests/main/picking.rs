@@ -1,1 +1,678 @@
-//! later
+//! Picks in keyword mode: what is guaranteed to be returned, what is guaranteed not to be, how the cut is made, and
+//! that the same request always gives the same answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use picktools::eval::QuerySet;
+use picktools::{
+    Catalog, DropReason, Engine, Fusion, MAX_LISTED_INELIGIBLE, MAX_QUERY_BYTES, Mode, PickError, PickOptions, Query,
+    Score, ScoreFuture, Scorer, Selection, Stage, StageStatus, Tool,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::support::{WORKPLACE, catalog, engine, fixture, ids, pick, public_ids, set, tool, workplace};
+
+/// The requests of the fixture catalog.
+static REQUESTS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let queries = QuerySet::read(&fixture("catalogs/workplace/queries.jsonl")).expect("the fixture is sound");
+    queries.iter().map(|query| query.text.clone()).collect()
+});
+
+fn bytes(selection: &Selection) -> String {
+    serde_json::to_string(selection).expect("a selection serialises")
+}
+
+// Guarantees
+
+#[test]
+fn a_tool_that_is_named_outright_is_picked() {
+    for (query, tool) in [
+        ("read_file", "terminal/terminalReadFile"),
+        ("  bash\n", "terminal/terminalRun"),
+        ("zip", "files/compress_folder"),
+        ("use terminalRun to count the lines of every rust file", "terminal/terminalRun"),
+        ("metrics.query", "monitoring/metrics.query"),
+        ("please run search-flights, from ZRH to OSL", "travel/search-flights"),
+        ("I said (edit_file)!", "terminal/terminalEditFile"),
+        ("`ls` of the drive", "files/list_directory"),
+        ("call \"grep\" on the log", "terminal/terminalGrep"),
+        ("call 'dm' to tell her", "chat/send_direct_message"),
+        ("call “ps” first", "terminal/terminalListProcesses"),
+        ("use tracker/create_issue for the leak", "tracker/create_issue"),
+        ("fx-convert 3 CHF", "fx-convert"),
+        ("查询订单", "kefu-wuliu/查询订单"),
+    ] {
+        // No score reaches 1, so only what is named is left.
+        let options = PickOptions { min_score: 1.0, max_candidates: 1, ..PickOptions::default() };
+        let selection = pick(&WORKPLACE, query, &options);
+        assert_eq!(ids(&selection), [tool], "{query}");
+        assert!(selection.picks[0].provenance.named.is_some(), "{query}");
+        assert!(selection.picks[0].reason.starts_with("The request names it as "), "{}", selection.picks[0].reason);
+    }
+}
+
+#[test]
+fn a_name_that_several_tools_share_names_them_all() {
+    let options = PickOptions { min_score: 1.0, ..PickOptions::default() };
+    let selection = pick(&WORKPLACE, "create_issue", &options);
+    assert_eq!(
+        ids(&selection).into_iter().collect::<BTreeSet<_>>(),
+        ["forge/create_issue", "tracker/create_issue"].into()
+    );
+}
+
+#[test]
+fn an_identifier_is_found_whatever_touches_it() {
+    let options = PickOptions { min_score: 1.0, ..PickOptions::default() };
+    for query in
+        ["call read_file(\"/etc/hosts\")", "用read_file看一下", "read_file,terminalRun", "terminalReadFile's output"]
+    {
+        let selection = pick(&WORKPLACE, query, &options);
+        assert!(ids(&selection).contains(&"terminal/terminalReadFile"), "{query}: {:?}", ids(&selection));
+    }
+}
+
+#[test]
+fn plain_words_that_are_names_only_score() {
+    let options = PickOptions { min_score: 1.0, ..PickOptions::default() };
+    for query in ["run the numbers", "kill two birds with one cat", "don't run what isn't mine", "a convert to sql"] {
+        let selection = pick(&WORKPLACE, query, &options);
+        assert!(selection.picks.is_empty(), "{query}: {:?}", ids(&selection));
+    }
+    let scored = pick(&WORKPLACE, "run a command line", &PickOptions::default());
+    assert_eq!(ids(&scored)[0], "terminal/terminalRun");
+    assert!(scored.picks[0].provenance.named.is_none());
+}
+
+#[test]
+fn a_named_tool_that_may_not_be_seen_is_reported() {
+    for (query, tool, name, codes) in [
+        ("`delete_file` the old draft", "files/delete_file", "delete_file", vec!["unsafe"]),
+        ("kill", "terminal/terminalKillProcess", "kill", vec!["unsafe"]),
+        (
+            "run forge/delete_repository now",
+            "forge/delete_repository",
+            "forge/delete_repository",
+            vec!["unsafe", "role"],
+        ),
+        ("reset_password for Bo", "helpdesk/reset_password", "reset_password", vec!["role"]),
+    ] {
+        let selection = pick(&WORKPLACE, query, &PickOptions::default());
+        assert!(!ids(&selection).contains(&tool), "{query}");
+        let first = &selection.ineligible.tools[0];
+        assert_eq!((first.tool.as_str(), first.named.as_deref()), (tool, Some(name)), "{query}");
+        assert_eq!(first.reasons.iter().map(|reason| reason.code()).collect::<Vec<_>>(), codes, "{query}");
+        assert_eq!(selection.ineligible.tools.iter().filter(|ineligible| ineligible.tool == tool).count(), 1);
+    }
+}
+
+#[test]
+fn if_more_are_named_than_fit_the_best_are_kept_and_the_rest_reported() {
+    let query = "playMusic at dusk, startVacuum, check energyUsage, then setThermostat";
+    let all = pick(&WORKPLACE, query, &PickOptions { max_candidates: 4, ..PickOptions::default() });
+    assert_eq!(all.picks.iter().filter(|pick| pick.provenance.named.is_some()).count(), 4);
+    let few = pick(&WORKPLACE, query, &PickOptions { max_candidates: 2, ..PickOptions::default() });
+    assert_eq!(ids(&few), ids(&all)[..2]);
+    let dropped: Vec<_> = few.dropped.iter().map(|dropped| (dropped.tool.as_str(), dropped.reason)).collect();
+    assert_eq!(dropped, [ids(&all)[2], ids(&all)[3]].map(|tool| (tool, DropReason::MaxCandidates)));
+    assert!(all.dropped.is_empty());
+}
+
+#[test]
+fn an_always_included_tool_is_picked_whatever_else_matches() {
+    for query in ["list the events of my calendar and find a file", "book a meeting room", "", "🚀"] {
+        for min_score in [0.0, 0.05, 1.0] {
+            let options = PickOptions {
+                always_include: vec!["jisuan_yunfei".to_owned(), "dm".to_owned()],
+                min_score,
+                ..PickOptions::default()
+            };
+            let selection = pick(&WORKPLACE, query, &options);
+            for tool in ["kefu-wuliu/jisuan_yunfei", "chat/send_direct_message"] {
+                let found = selection.picks.iter().find(|pick| pick.tool.id == tool);
+                let found =
+                    found.unwrap_or_else(|| panic!("{query:?} from {min_score} lacks {tool}: {:?}", ids(&selection)));
+                assert!(found.provenance.always_included);
+                assert!(found.reason.starts_with("The caller always includes it"), "{}", found.reason);
+            }
+            assert!(selection.picks.len() <= 3);
+        }
+    }
+}
+
+#[test]
+fn a_named_tool_is_picked_whatever_else_matches() {
+    let query = "list and find the events, messages, files, issues and users; search the pages; then `reservar_sala`";
+    for max_candidates in 1..5 {
+        let options = PickOptions { min_score: 0.0, max_candidates, ..PickOptions::default() };
+        let selection = pick(&WORKPLACE, query, &options);
+        assert!(ids(&selection).contains(&"biblioteca/reservar_sala"), "{max_candidates}: {:?}", ids(&selection));
+        assert_eq!(selection.picks.len(), max_candidates);
+    }
+}
+
+// Eligibility
+
+/// Gives every tool the best score, and writes down what it was shown.
+#[derive(Default)]
+struct Witness(Mutex<Vec<String>>);
+
+impl Scorer for Witness {
+    fn name(&self) -> &str {
+        "witness"
+    }
+
+    fn score<'a>(&'a self, _: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a> {
+        self.0.lock().expect("nobody panicked").extend(tools.iter().map(|tool| tool.id.clone()));
+        Box::pin(async move { Ok(vec![Score::new(1.0); tools.len()]) })
+    }
+}
+
+/// Checks that no path leads to `tool`, which is ineligible for the reason `code`.
+fn check_ineligible(tool: &str, code: &str, options: &PickOptions) {
+    let name = tool.rsplit('/').next().expect("it has a name");
+    let witness = Arc::new(Witness::default());
+    let base = PickOptions { max_candidates: 1_000, min_score: 0.0, debug: true, ..options.clone() };
+    for (path, options) in [
+        ("keyword", base.clone()),
+        ("always_include", PickOptions { always_include: vec![tool.to_owned()], ..base.clone() }),
+        ("rrf", PickOptions { fusion: Fusion::Rrf { k: 60 }, ..base.clone() }),
+        ("max_per_source", PickOptions { max_per_source: Some(50), ..base.clone() }),
+        ("scorer", PickOptions { scorer: Some(Arc::clone(&witness) as Arc<dyn Scorer>), ..base.clone() }),
+        ("no time", PickOptions { timeout: Some(Duration::ZERO), ..base.clone() }),
+    ] {
+        let selection = pick(&WORKPLACE, &format!("use `{tool}`, or any other {name}"), &options);
+        assert!(!ids(&selection).contains(&tool), "{tool} was picked by {path}");
+        let considered = selection.considered.as_ref().expect("debug is on");
+        assert!(considered.iter().all(|considered| considered.tool != tool), "{tool} was considered by {path}");
+        let report = selection.ineligible.tools.iter().find(|ineligible| ineligible.tool == tool);
+        let report = report.unwrap_or_else(|| panic!("{tool} is named, and not reported by {path}"));
+        assert!(report.reasons.iter().any(|reason| reason.code() == code), "{path}: {:?}", report.reasons);
+        assert!(report.named.is_some(), "{path}");
+        assert!(selection.ineligible.counts[code] > 0, "{path}");
+    }
+    assert!(!witness.0.lock().expect("nobody panicked").is_empty());
+    assert!(
+        !witness.0.lock().expect("nobody panicked").iter().any(|seen| seen == tool),
+        "{tool} was shown to a scorer"
+    );
+}
+
+#[test]
+fn what_may_not_be_seen_is_seen_on_no_path() {
+    let options = PickOptions::default;
+    check_ineligible("files/delete_file", "unsafe", &options());
+    check_ineligible("browser/browser_clear_data", "unsafe", &options());
+    check_ineligible("forge/merge_pull_request", "role", &options());
+    check_ineligible("forge/merge_pull_request", "role", &PickOptions { roles: set(&["admin"]), ..options() });
+    check_ineligible(
+        "files/compress_folder",
+        "execution_mode",
+        &PickOptions { execution_mode: Some("interactive".into()), ..options() },
+    );
+    check_ineligible(
+        "files/search_files",
+        "capability",
+        &PickOptions { capabilities: set(&["streaming"]), ..options() },
+    );
+    check_ineligible("warehouse/run_query", "cost", &PickOptions { max_cost: Some(0.01), ..options() });
+    check_ineligible(
+        "warehouse/run_query",
+        "quota",
+        &PickOptions { quotas: BTreeMap::from([("run_query".into(), 0)]), ..options() },
+    );
+    check_ineligible("mail/send_email", "source", &PickOptions { deny_sources: set(&["mail"]), ..options() });
+    check_ineligible("chat/post_message", "source", &PickOptions { allow_sources: set(&["mail"]), ..options() });
+    check_ineligible(
+        "forge/search_code",
+        "excluded",
+        &PickOptions { exclude: vec!["search_code".into()], ..options() },
+    );
+    check_ineligible(
+        "forge/create_issue",
+        "excluded",
+        &PickOptions { exclude: vec!["create_issue".into()], ..options() },
+    );
+}
+
+#[test]
+fn what_is_granted_may_be_seen() {
+    let options = PickOptions::default;
+    for (tool, options) in [
+        ("files/delete_file", PickOptions { allow_unsafe: true, ..options() }),
+        ("forge/merge_pull_request", PickOptions { roles: set(&["maintainer"]), ..options() }),
+        ("forge/delete_repository", PickOptions { allow_unsafe: true, roles: set(&["admin", "other"]), ..options() }),
+        ("files/compress_folder", PickOptions { execution_mode: Some("batch".into()), ..options() }),
+        ("files/compress_folder", options()),
+        ("files/search_files", PickOptions { execution_mode: Some("batch".into()), ..options() }),
+        ("terminal/terminalRun", PickOptions { capabilities: set(&["streaming"]), ..options() }),
+        ("warehouse/run_query", PickOptions { max_cost: Some(0.05), ..options() }),
+        ("files/search_files", PickOptions { max_cost: Some(0.0), ..options() }),
+        ("warehouse/run_query", PickOptions { quotas: BTreeMap::from([("run_query".into(), 1)]), ..options() }),
+        ("mail/send_email", PickOptions { allow_sources: set(&["mail"]), ..options() }),
+    ] {
+        assert!(ids(&pick(&WORKPLACE, &format!("`{tool}`"), &options)).contains(&tool), "{tool}");
+    }
+}
+
+#[test]
+fn the_ineligible_are_counted_in_full_and_listed_in_part() {
+    let raw = std::fs::read_to_string(fixture("catalogs/workplace/tools.jsonl")).expect("the fixture is there");
+    let entries: Vec<Value> =
+        raw.lines().map(|line| serde_json::from_str(line).expect("the fixture is JSON")).collect();
+    let streams =
+        |entry: &Value| entry["capabilities"].as_array().is_some_and(|items| items.contains(&json!("streaming")));
+    let cannot = entries.iter().filter(|entry| !streams(entry)).count();
+    assert!(cannot > MAX_LISTED_INELIGIBLE, "the fixture has enough tools");
+    let options = PickOptions { capabilities: set(&["streaming"]), allow_unsafe: true, ..PickOptions::default() };
+    let selection = pick(&WORKPLACE, "show the log", &options);
+    assert_eq!(selection.ineligible.counts["capability"], cannot);
+    assert_eq!(selection.ineligible.tools.len(), MAX_LISTED_INELIGIBLE);
+    let eligible = entries.iter().filter(|entry| streams(entry) && entry["allowed_roles"].is_null()).count();
+    assert_eq!(selection.ineligible.total, entries.len() - eligible);
+    let of_all = pick(&WORKPLACE, "show the log", &PickOptions::default());
+    assert_eq!(of_all.ineligible.total, entries.len() - public_ids(WORKPLACE.catalog()).len());
+    assert_eq!(of_all.ineligible.tools.len(), of_all.ineligible.total, "a short list is whole");
+}
+
+#[test]
+fn the_list_of_the_ineligible_is_bounded_however_many_are_named() {
+    let tools = (0..200).map(|i| Tool { allowed_roles: set(&["other"]), ..tool("s", &format!("tool_{i}"), "") });
+    let engine = engine(catalog(tools));
+    let query = (60..180).map(|i| format!("tool_{i} ")).collect::<String>();
+    let selection = pick(&engine, &query, &PickOptions::default());
+    assert_eq!(selection.ineligible.counts["role"], 200);
+    assert_eq!(selection.ineligible.tools[0].named.as_deref(), Some("tool_60"), "the named ones come first");
+    assert!(
+        selection.ineligible.tools.len() <= MAX_LISTED_INELIGIBLE,
+        "{} are listed",
+        selection.ineligible.tools.len()
+    );
+}
+
+#[test]
+fn a_role_that_sees_few_of_many_gets_its_best() {
+    let visible = |i: usize| i % 200 == 77;
+    let tools = (0..2_000).map(|i| {
+        let description = match i {
+            277 => "Export the quarterly sales report",
+            1077 => "Export a quarterly report",
+            1477 => "Plot last week's sales",
+            _ if visible(i) => "Order new stationery",
+            _ => "Export the quarterly sales report as a spreadsheet",
+        };
+        let roles = set(&[if visible(i) { "auditor" } else { "clerk" }]);
+        Tool { allowed_roles: roles, ..tool("office", &format!("task-{i}"), description) }
+    });
+    let engine = engine(catalog(tools));
+    let options = PickOptions { roles: set(&["auditor"]), min_score: 0.0, ..PickOptions::default() };
+    let selection = pick(&engine, "export the quarterly sales report", &options);
+    assert_eq!(ids(&selection), ["office/task-277", "office/task-1077", "office/task-1477"]);
+    assert_eq!(selection.ineligible.counts, BTreeMap::from([("role", 1_990)]));
+    let rank = |index: usize| selection.picks[index].provenance.keyword.as_ref().and_then(|keyword| keyword.rank);
+    assert_eq!([rank(0), rank(1), rank(2)], [Some(1), Some(2), Some(3)], "ranks count eligible tools only");
+}
+
+// The cut
+
+#[test]
+fn a_source_gets_no_more_than_its_share() {
+    let query = "search the messages, find events, and list files of the chat";
+    let most =
+        |max_per_source| PickOptions { max_candidates: 6, max_per_source, min_score: 0.0, ..PickOptions::default() };
+    let sources = |selection: &Selection| {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for pick in &selection.picks {
+            *counts.entry(pick.tool.source.clone().expect("the fixture has sources")).or_default() += 1;
+        }
+        counts
+    };
+    let free = pick(&WORKPLACE, query, &most(None));
+    assert!(sources(&free).values().any(|&count| count > 1), "{:?}", ids(&free));
+    for share in [1, 2] {
+        let bounded = pick(&WORKPLACE, query, &most(Some(share)));
+        assert_eq!(bounded.picks.len(), 6, "others take the places");
+        assert!(sources(&bounded).values().all(|&count| count <= share), "{:?}", ids(&bounded));
+        let over = bounded.dropped.iter().filter(|dropped| dropped.reason == DropReason::MaxPerSource);
+        let over: Vec<&str> = over.map(|dropped| dropped.tool.as_str()).collect();
+        assert!(ids(&free).iter().all(|id| ids(&bounded).contains(id) || over.contains(id)), "{over:?}");
+    }
+}
+
+#[test]
+fn what_scores_too_little_is_left_out_and_counted() {
+    let query = "find a free room for a meeting and send the invitation by mail";
+    let eligible = public_ids(WORKPLACE.catalog()).len();
+    let with =
+        |min_score| pick(&WORKPLACE, query, &PickOptions { min_score, max_candidates: 500, ..PickOptions::default() });
+    let all = with(0.0);
+    assert!(all.picks.len() > 10);
+    for min_score in [0.0, 0.01, 0.05, 0.2, 0.5, 1.0] {
+        let some = with(min_score);
+        let expected: Vec<&str> =
+            all.picks.iter().filter(|pick| pick.score >= min_score).map(|pick| pick.tool.id.as_str()).collect();
+        assert_eq!(ids(&some), expected, "{min_score}");
+        assert_eq!(some.below_threshold, eligible - expected.len(), "{min_score}");
+    }
+}
+
+#[test]
+fn ties_go_by_registration_order() {
+    let names = ["zebra", "ant", "mole", "bee"];
+    let twins = names.map(|source| tool(source, "send_mail", "Sends a mail"));
+    let engine = engine(catalog(twins));
+    for (fusion, k) in [(Fusion::Weighted, 3), (Fusion::Weighted, 4), (Fusion::Rrf { k: 60 }, 2)] {
+        let options = PickOptions { max_candidates: k, fusion, ..PickOptions::default() };
+        let selection = pick(&engine, "send this mail", &options);
+        let expected: Vec<String> = names[..k].iter().map(|source| format!("{source}/send_mail")).collect();
+        assert_eq!(ids(&selection), expected);
+    }
+}
+
+#[test]
+fn reciprocal_rank_fusion_keeps_a_single_retrievers_order() {
+    for query in ["book a meeting room", "find the contract", "error rate of the gateway"] {
+        let options = |fusion| PickOptions { fusion, min_score: 0.0, max_candidates: 5, ..PickOptions::default() };
+        let weighted = pick(&WORKPLACE, query, &options(Fusion::Weighted));
+        let rrf = pick(&WORKPLACE, query, &options(Fusion::Rrf { k: 60 }));
+        assert_eq!(ids(&weighted), ids(&rrf), "{query}");
+        for (index, pick) in rrf.picks.iter().enumerate() {
+            let expected = 61.0 / (61 + index) as f32;
+            assert!((pick.score - expected).abs() < 1e-5, "rank {}: {} against {expected}", index + 1, pick.score);
+            let fusion = pick.provenance.fusion.as_ref().expect("the retriever's part is reported");
+            assert_eq!(fusion.method, Fusion::Rrf { k: 60 });
+        }
+    }
+}
+
+// Options
+
+#[test]
+fn names_in_options_that_mean_nothing_or_too_much_are_errors() {
+    let with = |option: &str, name: &str| {
+        let mut options = PickOptions::default();
+        match option {
+            "always_include" => options.always_include.push(name.to_owned()),
+            "exclude" => options.exclude.push(name.to_owned()),
+            _ => drop(options.quotas.insert(name.to_owned(), 0)),
+        }
+        WORKPLACE.pick(&Query::new("anything"), &options)
+    };
+    for place in ["always_include", "exclude", "quotas"] {
+        for (unknown, near) in
+            [("list_usrs", Some("list_users")), ("mail/send_emial", Some("mail/send_email")), ("☃", None)]
+        {
+            match with(place, unknown) {
+                Err(error @ PickError::UnknownTool { .. }) => {
+                    let text = error.to_string();
+                    let PickError::UnknownTool { option, name, suggestion } = error else {
+                        unreachable!("just matched")
+                    };
+                    assert_eq!((option, name.as_str(), suggestion.as_deref()), (place, unknown, near));
+                    assert_eq!(text.contains("did you mean"), near.is_some(), "{text}");
+                }
+                other => panic!("{place} {unknown}: {other:?}"),
+            }
+        }
+    }
+    match with("always_include", "create_issue") {
+        Err(PickError::AmbiguousTool { option, name, candidates }) => {
+            assert_eq!((option, name.as_str()), ("always_include", "create_issue"));
+            assert_eq!(candidates, ["forge/create_issue", "tracker/create_issue"]);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(with("exclude", "create_issue").is_ok(), "excluding a shared name excludes all that share it");
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused_by_name() {
+    let options = PickOptions::default;
+    for (name, options) in [
+        ("max_candidates", PickOptions { max_candidates: 0, ..options() }),
+        ("max_per_source", PickOptions { max_per_source: Some(0), ..options() }),
+        ("min_score", PickOptions { min_score: -0.1, ..options() }),
+        ("min_score", PickOptions { min_score: 1.1, ..options() }),
+        ("min_score", PickOptions { min_score: f32::NAN, ..options() }),
+        ("min_score", PickOptions { min_score: f32::INFINITY, ..options() }),
+        ("max_cost", PickOptions { max_cost: Some(f64::NAN), ..options() }),
+    ] {
+        match WORKPLACE.pick(&Query::new("anything"), &options) {
+            Err(PickError::InvalidOption { option, .. }) => assert_eq!(option, name),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    for (mode, name) in [(Mode::Semantic, "semantic"), (Mode::Hybrid, "hybrid")] {
+        let options = PickOptions { mode: Some(mode), ..options() };
+        let error = WORKPLACE.pick(&Query::new("anything"), &options).expect_err("there is no model");
+        assert!(matches!(error, PickError::NoEmbedder { mode } if mode == name), "{error}");
+        assert!(error.to_string().contains("--model"), "{error}");
+    }
+}
+
+#[test]
+fn enormous_limits_are_no_trouble() {
+    let options =
+        PickOptions { max_candidates: usize::MAX, max_per_source: Some(usize::MAX), ..PickOptions::default() };
+    assert!(!pick(&WORKPLACE, "book a meeting room", &options).picks.is_empty());
+    let options =
+        PickOptions { always_include: vec!["dm".into()], max_candidates: usize::MAX, ..PickOptions::default() };
+    assert!(pick(&WORKPLACE, "book a meeting room", &options).picks.len() > 1);
+}
+
+// Results
+
+/// Checks what holds of every outcome.
+fn check_outcome(engine: &Engine, query: &str, options: &PickOptions) {
+    let selection = pick(engine, query, options);
+    assert!(selection.picks.len() <= options.max_candidates, "{query:?}");
+    assert!(selection.picks.iter().all(|pick| (0.0..=1.0).contains(&pick.score)), "{query:?}");
+    assert!(selection.picks.is_sorted_by(|a, b| a.score >= b.score), "{query:?}: {:?}", ids(&selection));
+    assert_eq!(ids(&selection).iter().collect::<BTreeSet<_>>().len(), selection.picks.len(), "{query:?}");
+    let public = public_ids(engine.catalog());
+    assert!(ids(&selection).iter().all(|id| public.contains(id)), "{query:?}: {:?}", ids(&selection));
+    assert!(selection.picks.iter().all(|pick| pick.reason.ends_with(['.', '!', '?', '。'])), "{query:?}");
+    assert_eq!(selection.catalog, engine.catalog().digest());
+}
+
+#[test]
+fn every_outcome_is_ordered_and_within_bounds() {
+    for query in REQUESTS.iter() {
+        for options in [
+            PickOptions::default(),
+            PickOptions { max_candidates: 50, min_score: 0.0, ..PickOptions::default() },
+            PickOptions {
+                max_candidates: 20,
+                fusion: Fusion::Rrf { k: 0 },
+                max_per_source: Some(2),
+                ..PickOptions::default()
+            },
+        ] {
+            check_outcome(&WORKPLACE, query, &options);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_request_has_an_answer(words in prop::collection::vec("\\PC{0,12}|send_email|`run`|\"|'|terminalRun|\n", 0..12), k in 1_usize..8) {
+        let options = PickOptions { max_candidates: k, min_score: 0.0, debug: true, ..PickOptions::default() };
+        check_outcome(&WORKPLACE, &words.join(" "), &options);
+    }
+}
+
+#[test]
+fn the_order_of_registration_moves_no_score() {
+    let forward = workplace();
+    let backward = catalog(forward.tools().iter().rev().map(|tool| Tool::clone(tool)));
+    let backward = engine(backward);
+    let options = PickOptions { max_candidates: 300, min_score: 0.0, ..PickOptions::default() };
+    for query in REQUESTS.iter().step_by(13) {
+        let scores = |selection: &Selection| -> BTreeMap<String, f32> {
+            selection.picks.iter().map(|pick| (pick.tool.id.clone(), pick.score)).collect()
+        };
+        let (one, other) = (scores(&pick(&WORKPLACE, query, &options)), scores(&pick(&backward, query, &options)));
+        assert!(one.keys().eq(other.keys()), "{query}");
+        assert!(one.values().zip(other.values()).all(|(a, b)| (a - b).abs() < 1e-4), "{query}");
+    }
+}
+
+#[test]
+fn the_same_request_gives_the_same_bytes() {
+    let options = PickOptions { debug: true, max_candidates: 10, min_score: 0.0, ..PickOptions::default() };
+    let answers =
+        || REQUESTS.iter().step_by(7).map(|query| bytes(&pick(&WORKPLACE, query, &options))).collect::<Vec<_>>();
+    let first = answers();
+    thread::scope(|scope| {
+        let others: Vec<_> = (0..4).map(|_| scope.spawn(answers)).collect();
+        for other in others {
+            assert!(other.join().expect("nobody panics") == first, "another thread gets other bytes");
+        }
+    });
+    let again = engine(workplace());
+    let again: Vec<String> = REQUESTS.iter().step_by(7).map(|query| bytes(&pick(&again, query, &options))).collect();
+    assert!(again == first, "another engine gives other bytes");
+    assert!(!first[0].contains("timing"), "times stand outside");
+    let timings = pick(&WORKPLACE, "anything", &options).timings;
+    assert!(timings.0.iter().any(|(stage, _)| *stage == Stage::Keyword));
+}
+
+// Requests of all sorts
+
+#[test]
+fn a_request_without_words_gets_no_tools_and_no_error() {
+    for query in ["", "  \n\t ", "🚀🎉", "?!…", "\u{200b}", "、。"] {
+        let selection = pick(&WORKPLACE, query, &PickOptions::default());
+        assert!(selection.picks.is_empty(), "{query:?}: {:?}", ids(&selection));
+        assert!(selection.degraded.is_empty(), "{query:?}");
+        assert_eq!(selection.below_threshold, public_ids(WORKPLACE.catalog()).len(), "{query:?}");
+        let keyword =
+            selection.stages.iter().find(|report| report.stage == Stage::Keyword).expect("every stage reports");
+        assert_eq!(keyword.status, StageStatus::Skipped { reason: "the request has no words".to_owned() }, "{query:?}");
+    }
+}
+
+#[test]
+fn a_megabyte_is_a_request_too() {
+    let words = (0..200_000).map(|i| format!("w{i} ")).collect::<String>();
+    for text in [
+        "book a meeting room ".repeat(60_000),
+        words,
+        "`".repeat(1 << 20),
+        "read_file ".repeat(110_000),
+        "猫".repeat(1 << 19),
+    ] {
+        assert!(text.len() >= 1 << 20);
+        let query = Query::new(text);
+        assert!(query.truncated() && query.text().len() <= MAX_QUERY_BYTES);
+        let selection = WORKPLACE.pick(&query, &PickOptions::default()).expect("long requests are no error");
+        assert!(selection.picks.len() <= 3);
+    }
+    let long = format!("book a meeting room {}", "and so on ".repeat(110_000));
+    let selection = WORKPLACE.pick(&Query::new(long), &PickOptions::default()).expect("long requests are no error");
+    assert_eq!(ids(&selection)[0], "calendar/book_meeting_room");
+}
+
+#[test]
+fn a_json_value_is_a_request() {
+    let value = json!({"task": "book a meeting room", "people": 12});
+    let selection = WORKPLACE.pick(&Query::from(&value), &PickOptions::default()).expect("JSON is a request");
+    assert_eq!(ids(&selection)[0], "calendar/book_meeting_room");
+    let text = json!("book a meeting room");
+    let from_value = WORKPLACE.pick(&Query::from(&text), &PickOptions::default()).expect("JSON is a request");
+    assert_eq!(bytes(&from_value), bytes(&pick(&WORKPLACE, "book a meeting room", &PickOptions::default())));
+}
+
+#[test]
+fn requests_in_other_languages_find_their_tools() {
+    for (query, tool) in [
+        ("我的快递到哪儿了?单号 SF20391", "kefu-wuliu/chaxun_wuliu"),
+        ("这款杯子广州仓库还有多少库存", "kefu-wuliu/库存查询"),
+        ("我要投诉", "kefu-wuliu/tousu_dengji"),
+        ("Schreib der Firma Brandt eine Rechnung", "buchhaltung/rechnung_erstellen"),
+        ("Bitte die Umsatzsteuer-Voranmeldung übertragen", "buchhaltung/umsatzsteuer_voranmeldung"),
+        ("quisiera reservar una sala de estudio", "biblioteca/reservar_sala"),
+        ("acheter des places pour une représentation", "billetterie/acheter_billet"),
+        ("RESERVACIÓN DE SALA", "biblioteca/reservar_sala"),
+    ] {
+        let options = PickOptions { roles: set(&["buchhalter"]), ..PickOptions::default() };
+        let selection = pick(&WORKPLACE, query, &options);
+        assert!(ids(&selection).contains(&tool), "{query}: {:?}", ids(&selection));
+    }
+}
+
+#[test]
+fn an_empty_catalog_has_nothing_to_offer() {
+    let empty = engine(catalog([]));
+    for query in ["", "book a meeting room", "`read_file`"] {
+        for options in [PickOptions::default(), PickOptions { timeout: Some(Duration::ZERO), ..PickOptions::default() }]
+        {
+            let selection = pick(&empty, query, &options);
+            assert!(selection.picks.is_empty());
+            assert_eq!((selection.below_threshold, selection.ineligible.total), (0, 0));
+        }
+    }
+    assert_eq!(empty.stats().tools, 0);
+}
+
+#[test]
+fn a_tool_is_found_by_every_field_of_its_document() {
+    let entries = json!([
+        {"name": "quokka_counter", "parameters": {}},
+        {"name": "t1", "title": "Wombat", "parameters": {}},
+        {"name": "t2", "description": "About platypuses", "parameters": {}},
+        {"name": "t3", "aliases": ["echidnaFinder"], "parameters": {}},
+        {"name": "t4", "tags": ["numbat"], "parameters": {}},
+        {"name": "t5", "parameters": {"properties": {"bilby_id": {"type": "string"}}}},
+        {"name": "t6", "parameters": {"properties": {"x": {"description": "which bandicoot"}}}},
+        {"name": "t7", "parameters": {"properties": {"x": {"type": "array", "items": {"properties": {"y": {"enum": ["thylacine"]}}}}}}},
+    ]);
+    let engine =
+        engine(Catalog::from_slice(entries.to_string().as_bytes(), "here", None).expect("the catalog is sound"));
+    for (query, tool) in [
+        ("quokka", "quokka_counter"),
+        ("wombats", "t1"),
+        ("a platypus", "t2"),
+        ("echidna", "t3"),
+        ("numbat", "t4"),
+        ("bilby", "t5"),
+        ("bandicoot", "t6"),
+        ("thylacine", "t7"),
+    ] {
+        assert_eq!(ids(&pick(&engine, query, &PickOptions::default())), [tool], "{query}");
+    }
+}
+
+/// Rounds every number to four places: the last digits of a logarithm depend on the platform.
+fn rounded(value: Value) -> Value {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            json!((number.as_f64().expect("it is one") * 1e4).round() / 1e4)
+        }
+        Value::Array(items) => items.into_iter().map(rounded).collect(),
+        Value::Object(members) => members.into_iter().map(|(key, value)| (key, rounded(value))).collect(),
+        other => other,
+    }
+}
+
+#[test]
+fn the_json_form_is_fixed() {
+    let entries = json!([
+        {"name": "get_forecast", "source": "weather", "title": "Weather forecast", "description": "Rain and wind of the coming days.",
+         "parameters": {"type": "object", "properties": {"town": {"type": "string", "description": "Town to look up"}}}},
+        {"name": "book_room", "source": "office", "description": "Books a room in a town.", "aliases": ["reserve"], "parameters": {}},
+        {"name": "drop_table", "source": "db", "description": "Deletes a table.", "parameters": {}, "safe": false, "allowed_roles": ["dba"]},
+    ]);
+    let engine =
+        engine(Catalog::from_slice(entries.to_string().as_bytes(), "here", None).expect("the catalog is sound"));
+    let options = PickOptions { debug: true, ..PickOptions::default() };
+    let selection = pick(&engine, "is there rain in this town? then `reserve` it, or drop_table", &options);
+    let json = serde_json::to_value(&selection).expect("a selection serialises");
+    insta::assert_json_snapshot!(rounded(json));
+}

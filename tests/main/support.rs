@@ -6,53 +6,53 @@ use std::sync::LazyLock;
 use picktools::{Catalog, Engine, PickOptions, Query, Selection, Tool};
 
 /// The engine over the fixture catalog, keywords only.
-pub static WORKPLACE: LazyLock<Engine> = LazyLock::new(|| engine(workplace()));
+pub(crate) static WORKPLACE: LazyLock<Engine> = LazyLock::new(|| engine(workplace()));
 
 /// A path below the crate.
-pub fn root(path: &str) -> PathBuf {
+pub(crate) fn root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-pub fn fixture(path: &str) -> PathBuf {
+pub(crate) fn fixture(path: &str) -> PathBuf {
     root("fixtures").join(path)
 }
 
-pub fn workplace() -> Catalog {
+pub(crate) fn workplace() -> Catalog {
     Catalog::open(fixture("catalogs/workplace")).expect("the fixture catalog is sound")
 }
 
-pub fn engine(catalog: Catalog) -> Engine {
+pub(crate) fn engine(catalog: Catalog) -> Engine {
     Engine::new(catalog).expect("keywords need nothing")
 }
 
 /// A catalog made in memory.
-pub fn catalog(tools: impl IntoIterator<Item = Tool>) -> Catalog {
+pub(crate) fn catalog(tools: impl IntoIterator<Item = Tool>) -> Catalog {
     Catalog::from_tools(tools).expect("the tools are sound")
 }
 
 /// A tool of a source, without arguments.
-pub fn tool(source: &str, name: &str, description: &str) -> Tool {
+pub(crate) fn tool(source: &str, name: &str, description: &str) -> Tool {
     let mut tool = Tool::new(name, description);
     tool.source = Some(source.to_owned());
     tool.id = tool.qualified_name();
     tool
 }
 
-pub fn pick(engine: &Engine, query: &str, options: &PickOptions) -> Selection {
+pub(crate) fn pick(engine: &Engine, query: &str, options: &PickOptions) -> Selection {
     engine.pick(&Query::new(query), options).expect("the options are sound")
 }
 
 /// The ids of the picks, best first.
-pub fn ids(selection: &Selection) -> Vec<&str> {
+pub(crate) fn ids(selection: &Selection) -> Vec<&str> {
     selection.picks.iter().map(|pick| pick.tool.id.as_str()).collect()
 }
 
 /// The ids of the tools that everybody may see, in registration order.
-pub fn public_ids(catalog: &Catalog) -> Vec<&str> {
+pub(crate) fn public_ids(catalog: &Catalog) -> Vec<&str> {
     let public = catalog.tools().iter().filter(|tool| !tool.is_unsafe() && tool.allowed_roles.is_empty());
     public.map(|tool| tool.id.as_str()).collect()
 }
 
-pub fn set(items: &[&str]) -> std::collections::BTreeSet<String> {
+pub(crate) fn set(items: &[&str]) -> std::collections::BTreeSet<String> {
     items.iter().map(|&item| item.to_owned()).collect()
 }
