@@ -68,3 +68,8 @@ pub use selection::{
     Pick, Provenance, SELECTION_VERSION, Selection, SemanticEvidence, Stage, StageReport, StageStatus, TermEvidence,
     Timings,
 };
+
+/// Compiles and runs the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -168,31 +168,21 @@ fn every_fault_is_reported_at_once_with_place_and_remedy() {
     let expected = [
         ("entry 2", None, "", "`name` is missing", "give the tool a name"),
         ("entry 3", Some("gate_status"), "", "`parameters` is missing", "`{}` for none"),
-        (
-            "entry 4",
-            Some("ask_porter"),
-            "/allow_no_schema",
-            "without a no_schema_mode",
-            "read-only, human-approval or full",
-        ),
+        ("entry 4", Some("ask_porter"), "", "is missing", "no_schema_mode of read-only, human-approval or full"),
         ("entry 5", Some("book_bay"), "/parameters/properties/visitor/$ref", "leaves the schema", "$defs"),
         ("entry 7", Some("open_gate"), "", "Duplicate tool \"carpark/open_gate\", first at entry 1", "rename"),
         ("entry 8", Some("gate_console"), "/aliases/0", "Duplicate tool alias 'bash'", "let one tool have it"),
         ("entry 9", Some("print_ticket"), "/parameters", "an array, not an object", "JSON Schema object"),
         ("entry 10", Some("find_car"), "/parameters/properties/plate/type", "strng", "valid JSON Schema"),
     ];
-    for (position, name, pointer, message, remedy) in expected {
-        let fault = found.iter().find(|fault| fault.position == position && fault.pointer == pointer);
-        let fault = fault.unwrap_or_else(|| panic!("nothing is reported at {position} {pointer}: {error}"));
-        assert_eq!(fault.name.as_deref(), name, "{position}");
+    for (fault, (position, name, pointer, message, remedy)) in found.iter().zip(expected) {
+        assert_eq!((fault.position.as_str(), fault.name.as_deref(), fault.pointer.as_str()), (position, name, pointer));
         assert!(fault.message.contains(message), "{position}: {}", fault.message);
         assert!(fault.remedy.contains(remedy), "{position}: {}", fault.remedy);
         assert!(error.contains(&fault.to_string()), "the error text leaves out {fault}");
     }
-    let positions: Vec<&str> = found.iter().map(|fault| fault.position.as_str()).collect();
-    let mut distinct = positions.clone();
-    distinct.dedup();
-    assert_eq!(distinct, expected.map(|fault| fault.0), "faults stand in the order of the entries, and nowhere else");
+    assert_eq!(found.len(), expected.len(), "each fault is reported once, in the order of the entries: {error}");
+    assert!(error.contains("many-faults.json: 8 faults"), "{error}");
 }
 
 #[test]
@@ -333,8 +323,9 @@ fn fields_of_a_wrong_type_are_refused_by_pointer() {
     ] {
         let mut entry = json!({"name": "a", "parameters": {}});
         entry[field] = value;
-        let fault = one_fault(entry.clone());
-        assert!(fault.starts_with(pointer), "{entry}: {fault}");
+        let text = entry.to_string();
+        let found = faults(read(&json!([entry])));
+        assert!(found.iter().any(|fault| fault.pointer.starts_with(pointer)), "{text}: {found:?}");
     }
 }
 
