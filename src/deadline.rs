@@ -17,6 +17,12 @@ pub(crate) enum Missed {
     Lost(String),
 }
 
+impl Missed {
+    pub(crate) fn panicked() -> Self {
+        Self::Lost("it panicked".to_owned())
+    }
+}
+
 impl Deadline {
     /// A timeout too long to be a point in time is none.
     pub(crate) fn after(timeout: Option<Duration>) -> Self {
@@ -44,13 +50,12 @@ impl Deadline {
             .name("picktools-worker".to_owned())
             .spawn(answer)
             .map_err(|error| Missed::Lost(format!("no thread could be started: {error}")))?;
-        let died = || Missed::Lost("it panicked".to_owned());
         match self.0 {
-            None => receiver.recv().map_err(|_| died()),
+            None => receiver.recv().map_err(|_| Missed::panicked()),
             Some(instant) => match receiver.recv_timeout(instant.saturating_duration_since(Instant::now())) {
                 Ok(answer) => Ok(answer),
                 Err(RecvTimeoutError::Timeout) => Err(Missed::Expired),
-                Err(RecvTimeoutError::Disconnected) => Err(died()),
+                Err(RecvTimeoutError::Disconnected) => Err(Missed::panicked()),
             },
         }
     }

@@ -11,6 +11,7 @@
 //! behind when it passes.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -121,7 +122,8 @@ impl Engine {
             Some(scorer) => score(index, &request, scorer, &mut trace),
             None => rank(index, &request, &mut trace)?,
         };
-        let musts = request.musts();
+        let mut musts = request.musts();
+        musts.retain(|&tool| basis.ranks(tool));
         let least = basis.value_at(options.min_score);
         let mut candidates: Vec<Candidate> = basis
             .candidates(&request.eligibility)
@@ -130,7 +132,7 @@ impl Engine {
         let ranked: BTreeSet<ToolId> =
             candidates.iter().map(|candidate| candidate.tool).filter(|tool| musts.contains(tool)).collect();
         candidates.extend(musts.difference(&ranked).map(|&tool| basis.candidate(tool)));
-        let below_threshold = request.eligibility.admitted_count() - candidates.len();
+        let below_threshold = request.eligibility.admitted_count() - basis.unranked() - candidates.len();
         trace.min_score(&basis);
         trace.skipped(Stage::Rerank, "no reranker is set");
         let limits =
@@ -180,13 +182,13 @@ pub async fn pick_tools(
     engine.pick_async(input.into(), options).await
 }
 
-/// How many candidates are put in order; all of them where a source's share may reach far down.
+/// How many candidates are put in order; all of them where the cut may reach far down.
 fn depth(options: &PickOptions, musts: usize) -> usize {
     const CONSIDERED: usize = 100;
-    match options.max_per_source {
-        Some(_) => usize::MAX,
-        None => options.max_candidates.saturating_add(musts).max(if options.debug { CONSIDERED } else { 0 }),
+    if musts > 0 || options.max_per_source.is_some() {
+        return usize::MAX;
     }
+    options.max_candidates.max(if options.debug { CONSIDERED } else { 0 })
 }
 
 /// The built-in ranking.
@@ -232,7 +234,8 @@ fn semantic(vectors: &Vectors, request: &Request<'_>, trace: &mut Trace) -> Opti
         let (embedder, query) = (Arc::clone(vectors.embedder()), request.query.clone());
         trace.deadline.run(move || Vectors::embed_query(embedder.as_ref(), query.text()))
     } else {
-        Ok(Vectors::embed_query(vectors.embedder().as_ref(), request.query.text()))
+        let embed = || Vectors::embed_query(vectors.embedder().as_ref(), request.query.text());
+        catch_unwind(AssertUnwindSafe(embed)).map_err(|_| Missed::panicked())
     };
     match embedded {
         Ok(Ok(query)) => {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::catalog::Tool;
 use crate::catalog::document::Field;
-use crate::eligibility::Eligibility;
+use crate::eligibility::{Eligibility, MAX_LISTED_INELIGIBLE};
 use crate::error::{IndexError, ScorerError};
 use crate::fuse::{Fused, Mode, Part};
 use crate::index::{Index, TermKind};
@@ -72,6 +72,22 @@ impl Basis {
                 Box::new(scores.iter().map(|(&tool, score)| Candidate { tool, score: score.score }))
             }
             Self::Registration { .. } => Box::new(eligibility.admitted().map(|tool| Candidate { tool, score: 0.0 })),
+        }
+    }
+
+    /// Tells whether it has an opinion of the tool, or may do without; a tool whose score is no score has none.
+    pub(crate) fn ranks(&self, tool: ToolId) -> bool {
+        match self {
+            Self::Custom { scores, .. } => scores.contains_key(&tool),
+            Self::Fused { .. } | Self::Registration { .. } => true,
+        }
+    }
+
+    /// Returns how many eligible tools it leaves out because their score is no score.
+    pub(crate) fn unranked(&self) -> usize {
+        match self {
+            Self::Custom { errors, .. } => errors.len(),
+            Self::Fused { .. } | Self::Registration { .. } => 0,
         }
     }
 
@@ -297,5 +313,6 @@ fn ineligible(index: &Index, request: &Request<'_>) -> Ineligible {
         named: None,
         reasons: reasons.clone(),
     }));
+    tools.truncate(MAX_LISTED_INELIGIBLE);
     Ineligible { total: request.eligibility.total, counts: request.eligibility.counts.clone(), tools }
 }

@@ -25,28 +25,28 @@
 //! - The library reads no environment and prints nothing; a clock is read for deadlines and timings only.
 //! - A stage that did not run says so.
 
+mod error;
+mod query;
+mod ranking;
+mod deadline;
+mod schema;
 mod catalog;
+mod names;
+mod eligibility;
+mod embed;
+mod index;
+mod retrieve;
+mod fuse;
+mod scorer;
+mod options;
+mod select;
+mod selection;
+mod explain;
+mod engine;
+pub mod eval;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
-mod deadline;
-mod eligibility;
-mod embed;
-mod engine;
-mod error;
-pub mod eval;
-mod explain;
-mod fuse;
-mod index;
-mod names;
-mod options;
-mod query;
-mod ranking;
-mod retrieve;
-mod schema;
-mod scorer;
-mod select;
-mod selection;
 
 pub use catalog::document::Field;
 pub use catalog::{Alias, Annotations, Catalog, NoSchemaMode, Safety, ThreatLevel, Tool};

@@ -92,7 +92,9 @@ pub(super) fn check(tool: &Tool) -> Vec<EntryFault> {
         }
     };
     check_name("/name".to_owned(), &tool.name);
-    check_name("/id".to_owned(), &tool.id);
+    if tool.id != tool.qualified_name() {
+        check_name("/id".to_owned(), &tool.id);
+    }
     if let Some(source) = &tool.source {
         check_name("/source".to_owned(), source);
     }
@@ -285,11 +287,11 @@ impl Fields<'_> {
 
     fn misspelt(&mut self) {
         for key in self.object.keys() {
-            let snake = snake_case(key);
-            if POLICY_FIELDS.contains(&snake.as_str()) {
+            if POLICY_FIELDS.iter().any(|field| key == field || *key == camel_case(field)) {
                 continue;
             }
-            if let Some(near) = POLICY_FIELDS.iter().find(|field| looks_like(&snake, field)) {
+            let snake = snake_case(key);
+            if let Some(near) = POLICY_FIELDS.iter().find(|field| snake == **field || looks_like(&snake, field)) {
                 self.faults.push(EntryFault::new(
                     format!("/{key}"),
                     format!("the field {key:?} is unknown and much like {near:?}"),
@@ -319,7 +321,7 @@ fn camel_case(key: &str) -> String {
 
 fn snake_case(key: &str) -> String {
     key.chars().fold(String::new(), |mut snake, letter| {
-        if letter.is_ascii_uppercase() {
+        if letter.is_ascii_uppercase() && snake.ends_with(|before: char| before.is_ascii_lowercase()) {
             snake.push('_');
         }
         snake.push(letter.to_ascii_lowercase());

@@ -124,6 +124,9 @@ fn array(items: Vec<Value>, source: Option<String>) -> Document {
 /// The parser's message without the position, which is reported beside it.
 fn syntax_message(error: &serde_json::Error) -> String {
     let message = error.to_string();
+    if message.starts_with("recursion limit exceeded") {
+        return "nested deeper than 128 levels; flatten what stands here".to_owned();
+    }
     match message.rfind(" at line ") {
         Some(end) => message[..end].to_owned(),
         None => message,

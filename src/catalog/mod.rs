@@ -50,10 +50,8 @@ impl Catalog {
         let path = path.as_ref();
         let file = catalog_file(path)?;
         let bytes = fs::read(&file).map_err(|source| CatalogError::Read { path: file.clone(), source })?;
-        let named_after =
-            if FOLDER_FILES.iter().any(|name| file.ends_with(name)) { file.parent() } else { Some(file.as_path()) };
-        let source = named_after.and_then(Path::file_stem).and_then(|stem| stem.to_str());
-        Self::from_slice(&bytes, &file.display().to_string(), source)
+        let source = default_source(&file);
+        Self::from_slice(&bytes, &file.display().to_string(), source.as_deref())
     }
 
     /// Reads a catalog from bytes.
@@ -191,6 +189,15 @@ fn catalog_file(path: &Path) -> Result<PathBuf, CatalogError> {
         .map(|name| path.join(name))
         .find(|file| file.is_file())
         .ok_or_else(|| CatalogError::NoCatalogInFolder { path: path.to_owned() })
+}
+
+/// The folder's name for a file of a usual name, else the file's name without its ending.
+fn default_source(file: &Path) -> Option<String> {
+    // `tools.json` alone does not tell its folder.
+    let file = file.canonicalize().ok()?;
+    let usual = FOLDER_FILES.iter().any(|name| file.ends_with(name));
+    let name = if usual { file.parent()?.file_name() } else { file.file_stem() };
+    name.map(|name| name.to_string_lossy().into_owned())
 }
 
 fn digest(tools: &[Arc<Tool>]) -> String {

@@ -1,5 +1,6 @@
 //! `picktools eval`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -95,8 +96,9 @@ impl EvalCommand {
         let mut comparisons = Vec::new();
         for set in sets {
             let qrels = Qrels::read(&set.qrels)?;
-            let (run, tools, latency) =
+            let (run, catalog, latency) =
                 pick_all(&set, &model, &options).with_context(|| format!("cannot evaluate the set {}", set.name))?;
+            warn_of_strangers(&set.name, &qrels, &run, &catalog);
             let scores = evaluate(&run, &qrels, &measures);
             if let Some(folder) = &self.run_out {
                 run.write_trec(&folder.join(format!("{}.trec", set.name)), "picktools")?;
@@ -105,7 +107,7 @@ impl EvalCommand {
                 let comparison = self.compare_with(folder, &set.name, &qrels, &measures, &scores)?;
                 comparisons.push(SetComparison { set: set.name.clone(), comparison });
             }
-            reports.push((set.name, SetReport::new(tools, &scores, latency)));
+            reports.push((set.name, SetReport::new(catalog.len(), &scores, latency)));
         }
         let report = EvalReport::new(reports)?;
         if self.json {
@@ -183,7 +185,7 @@ fn name_of(path: &Path) -> anyhow::Result<String> {
 }
 
 /// Picks for every query of a set, one after the other on one thread.
-fn pick_all(set: &Set, model: &Model, options: &PickOptions) -> anyhow::Result<(Run, usize, Option<Latency>)> {
+fn pick_all(set: &Set, model: &Model, options: &PickOptions) -> anyhow::Result<(Run, Catalog, Option<Latency>)> {
     let queries = QuerySet::read(&set.queries)?;
     let engine = model.engine(Catalog::open(&set.catalog)?)?;
     let mut run = Run::default();
@@ -201,7 +203,20 @@ fn pick_all(set: &Set, model: &Model, options: &PickOptions) -> anyhow::Result<(
         bar.inc(1);
     }
     bar.finish_and_clear();
-    Ok((run, engine.catalog().len(), Latency::from_durations(&times)))
+    Ok((run, engine.catalog().clone(), Latency::from_durations(&times)))
+}
+
+/// Warns of judgments that no pick can satisfy, which mostly are slips in ids.
+fn warn_of_strangers(set: &str, qrels: &Qrels, run: &Run, catalog: &Catalog) {
+    let queries = qrels.iter().filter(|(query, _)| run.get(query).is_none()).count();
+    if queries > 0 {
+        output::warn(format!("{set}: {queries} judged queries are not among the queries and score 0"));
+    }
+    let judged = qrels.iter().flat_map(|(_, judgments)| judgments.iter());
+    let tools: BTreeSet<&str> = judged.map(|(tool, _)| tool).filter(|tool| catalog.find(tool).is_none()).collect();
+    if let Some(first) = tools.first() {
+        output::warn(format!("{set}: {} judged tools are not in the catalog, {first:?} for one", tools.len()));
+    }
 }
 
 fn table(report: &EvalReport) -> String {

@@ -81,7 +81,7 @@ impl NameTable {
     /// ("run", "search") does not: people mean the word.
     pub(crate) fn mentions(&self, text: &str) -> Vec<Mention> {
         let mut mentions: Vec<Mention> = Vec::new();
-        let free = text.split_whitespace().filter_map(|word| self.free_standing(word));
+        let free = text.split_whitespace().flat_map(|word| self.identifiers(word));
         for name in std::iter::once(text.trim()).chain(quoted(text)).chain(free) {
             for &tool in self.tools.get(name).into_iter().flatten() {
                 if mentions.iter().all(|mention| mention.tool != tool) {
@@ -92,10 +92,24 @@ impl NameTable {
         mentions
     }
 
-    /// The identifier that `word` is, without the punctuation around it.
-    fn free_standing<'t>(&self, word: &'t str) -> Option<&'t str> {
-        let bare = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_');
-        [word, bare].into_iter().find(|word| is_identifier(word) && self.tools.contains_key(*word))
+    /// The names that stand in `word` as identifiers: the word itself, or else what is left of it when it is cut at
+    /// brackets and commas, then at letters of other scripts, then at dots and strokes.
+    fn identifiers<'t>(&self, word: &'t str) -> Vec<&'t str> {
+        const CUTS: [fn(char) -> bool; 4] = [
+            |_| false,
+            |c| !(c.is_alphanumeric() || "_-.:/".contains(c)),
+            |c| !(c.is_ascii_alphanumeric() || "_-.:/".contains(c)),
+            |c| !(c.is_ascii_alphanumeric() || "_-".contains(c)),
+        ];
+        let known = |part: &&str| is_identifier(part) && self.tools.contains_key(*part);
+        CUTS.into_iter()
+            .map(|is_cut| {
+                let parts = word.split(is_cut);
+                let parts = parts.flat_map(|part| [part, part.trim_matches(['.', ':', '/', '-'])]);
+                parts.filter(known).collect::<Vec<_>>()
+            })
+            .find(|names| !names.is_empty())
+            .unwrap_or_default()
     }
 }
 
