@@ -21,7 +21,7 @@ use crate::deadline::{Deadline, Missed};
 use crate::eligibility::Eligibility;
 use crate::embed::Embedder;
 use crate::error::{IndexError, PickError, ScorerError};
-use crate::explain::{Basis, explain};
+use crate::explain::{Basis, Explainer};
 use crate::fuse::{Fused, Fusion, Mode};
 use crate::index::{Index, IndexConfig, IndexStats, Progress, Vectors};
 use crate::options::{PickOptions, Request};
@@ -30,7 +30,7 @@ use crate::ranking::{Candidate, Ranking, ToolId, top_k};
 use crate::retrieve::{self, Signal, query_terms};
 use crate::scorer::{self, NoScores, Score, ScoreFuture, Scorer};
 use crate::select::{Cut, cut};
-use crate::selection::{Degraded, Selection, Stage, StageReport, StageStatus, Timings};
+use crate::selection::{Degraded, SELECTION_VERSION, Selection, Stage, StageReport, StageStatus, Timings};
 
 /// A catalog, indexed and ready to be picked from. Cloning is cheap and shares the indexes.
 #[derive(Debug, Clone)]
@@ -124,15 +124,8 @@ impl Engine {
         };
         let mut musts = request.musts();
         musts.retain(|&tool| basis.ranks(tool));
-        let least = basis.value_at(options.min_score);
-        let mut candidates: Vec<Candidate> = basis
-            .candidates(&request.eligibility)
-            .filter(|candidate| candidate.score >= least || musts.contains(&candidate.tool))
-            .collect();
-        let ranked: BTreeSet<ToolId> =
-            candidates.iter().map(|candidate| candidate.tool).filter(|tool| musts.contains(tool)).collect();
-        candidates.extend(musts.difference(&ranked).map(|&tool| basis.candidate(tool)));
-        let below_threshold = request.eligibility.admitted_count() - basis.unranked() - candidates.len();
+        let candidates = candidates(&request, &basis, &musts);
+        let below_threshold = request.eligibility.admitted_count() - basis.errors().len() - candidates.len();
         trace.min_score(&basis);
         trace.skipped(Stage::Rerank, "no reranker is set");
         let limits =
@@ -140,12 +133,21 @@ impl Engine {
         let ranking: Ranking = top_k(candidates.into_iter(), depth(options, musts.len()));
         let kept = cut(&ranking, &index.catalog, &limits);
         trace.ran(Stage::Select);
-        let mut selection = explain(index, &request, &basis, &ranking, &kept)?;
-        selection.below_threshold = below_threshold;
-        selection.stages = trace.stages;
-        selection.degraded = trace.degraded;
-        selection.timings = Timings(trace.timings);
-        Ok(selection)
+        let why = Explainer { index, request: &request, basis: &basis };
+        Ok(Selection {
+            version: SELECTION_VERSION,
+            catalog: index.catalog.digest().to_owned(),
+            scorer: basis.scorer().to_owned(),
+            picks: why.picks(&kept)?,
+            ineligible: why.ineligible(),
+            below_threshold,
+            dropped: why.dropped(&kept),
+            scorer_errors: basis.errors().iter().map(ToString::to_string).collect(),
+            considered: options.debug.then(|| why.considered(&ranking, &kept)).transpose()?,
+            stages: trace.stages,
+            degraded: trace.degraded,
+            timings: Timings(trace.timings),
+        })
     }
 
     /// Picks on tokio's blocking pool, for asynchronous callers; otherwise as [`Engine::pick`].
@@ -180,6 +182,19 @@ pub async fn pick_tools(
 ) -> Result<Selection, PickError> {
     let engine = Engine::new(Catalog::from_tools(tools)?)?;
     engine.pick_async(input.into(), options).await
+}
+
+/// Applies `min_score`; tools that must stay do, whether or not anything ranked them.
+fn candidates(request: &Request<'_>, basis: &Basis, musts: &BTreeSet<ToolId>) -> Vec<Candidate> {
+    let least = basis.value_at(request.options.min_score);
+    let mut candidates: Vec<Candidate> = basis
+        .candidates(&request.eligibility)
+        .filter(|candidate| candidate.score >= least || musts.contains(&candidate.tool))
+        .collect();
+    let ranked: BTreeSet<ToolId> =
+        candidates.iter().map(|candidate| candidate.tool).filter(|tool| musts.contains(tool)).collect();
+    candidates.extend(musts.difference(&ranked).map(|&tool| basis.candidate(tool)));
+    candidates
 }
 
 /// How many candidates are put in order; all of them where the cut may reach far down.

@@ -4,8 +4,8 @@
 //! `debug`, considered).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::catalog::Tool;
 use crate::catalog::document::Field;
 use crate::eligibility::{Eligibility, MAX_LISTED_INELIGIBLE};
 use crate::error::{IndexError, ScorerError};
@@ -18,7 +18,7 @@ use crate::scorer::Score;
 use crate::select::Kept;
 use crate::selection::{
     Considered, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool, KeywordEvidence, Pick,
-    Provenance, SELECTION_VERSION, Selection, SemanticEvidence, TermEvidence, Timings,
+    Provenance, SemanticEvidence, TermEvidence,
 };
 
 /// The most words that a reason quotes.
@@ -57,7 +57,8 @@ impl Basis {
         Self::Custom { scorer: scorer.to_owned(), scores, errors }
     }
 
-    fn scorer(&self) -> &str {
+    /// Names what ranked.
+    pub(crate) fn scorer(&self) -> &str {
         match self {
             Self::Fused { mode, .. } => mode.name(),
             Self::Custom { scorer, .. } | Self::Registration { scorer } => scorer,
@@ -83,11 +84,11 @@ impl Basis {
         }
     }
 
-    /// Returns how many eligible tools it leaves out because their score is no score.
-    pub(crate) fn unranked(&self) -> usize {
+    /// Returns why it leaves out tools whose score is no score, one error a tool.
+    pub(crate) fn errors(&self) -> &[ScorerError] {
         match self {
-            Self::Custom { errors, .. } => errors.len(),
-            Self::Fused { .. } | Self::Registration { .. } => 0,
+            Self::Custom { errors, .. } => errors,
+            Self::Fused { .. } | Self::Registration { .. } => &[],
         }
     }
 
@@ -119,113 +120,122 @@ impl Basis {
     }
 }
 
-/// Writes the outcome of a pick, but for what the stages have to report.
-pub(crate) fn explain(
-    index: &Index,
-    request: &Request<'_>,
-    basis: &Basis,
-    ranking: &[Candidate],
-    kept: &Kept,
-) -> Result<Selection, IndexError> {
-    let picks = kept.picks.iter().map(|candidate| {
-        let provenance = provenance(index, request, basis, candidate.tool)?;
-        let tool = index.catalog.tool(candidate.tool);
-        let reason = reason(basis, candidate.tool, &provenance);
-        Ok(Pick { tool: tool.clone(), score: basis.score(candidate.tool), reason, provenance })
-    });
-    let picks = picks.collect::<Result<Vec<_>, IndexError>>()?;
-    let considered = request.options.debug.then(|| {
-        let picked: BTreeSet<ToolId> = kept.picks.iter().map(|candidate| candidate.tool).collect();
-        ranking
-            .iter()
-            .map(|candidate| {
-                Ok(Considered {
-                    tool: index.catalog.tool(candidate.tool).id.clone(),
-                    score: basis.score(candidate.tool),
-                    picked: picked.contains(&candidate.tool),
-                    provenance: provenance(index, request, basis, candidate.tool)?,
-                })
-            })
-            .collect::<Result<Vec<_>, IndexError>>()
-    });
-    let scorer_errors = match basis {
-        Basis::Custom { errors, .. } => errors.iter().map(ToString::to_string).collect(),
-        _ => Vec::new(),
-    };
-    Ok(Selection {
-        version: SELECTION_VERSION,
-        catalog: index.catalog.digest().to_owned(),
-        scorer: basis.scorer().to_owned(),
-        picks,
-        ineligible: ineligible(index, request),
-        below_threshold: 0,
-        dropped: dropped(index, kept),
-        scorer_errors,
-        stages: Vec::new(),
-        degraded: Vec::new(),
-        considered: considered.transpose()?,
-        timings: Timings::default(),
-    })
+/// Explains one pick.
+pub(crate) struct Explainer<'a> {
+    pub(crate) index: &'a Index,
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) basis: &'a Basis,
 }
 
-fn provenance(index: &Index, request: &Request<'_>, basis: &Basis, tool: ToolId) -> Result<Provenance, IndexError> {
-    let mut provenance = Provenance {
-        scorer: basis.scorer().to_owned(),
-        named: request.mention(tool).map(str::to_owned),
-        always_included: request.always.contains_key(&tool),
-        keyword: None,
-        semantic: None,
-        fusion: None,
-        details: None,
-    };
-    match basis {
-        Basis::Registration { .. } => {}
-        Basis::Custom { scores, .. } => {
-            provenance.details = scores.get(&tool).and_then(|score| score.details.clone());
-        }
-        Basis::Fused { terms, fused, .. } => {
-            if let Some(part) = &fused.keyword {
-                provenance.keyword = Some(keyword_evidence(index, request, part, terms, tool)?);
-            }
-            if let (Some(part), Some(vectors)) = (&fused.semantic, &index.vectors) {
-                provenance.semantic = Some(SemanticEvidence {
-                    rank: part.signal.rank(tool, &request.eligibility),
-                    score: part.signal.of(tool),
-                    model: vectors.embedder().identity().to_owned(),
-                });
-            }
-            let parts = [("keyword", &fused.keyword), ("semantic", &fused.semantic)];
-            let parts = parts.into_iter().filter_map(|(name, part)| {
-                let part = part.as_ref()?;
-                Some((name, FusionPart { weight: part.weight, standardised: part.standardised(tool) }))
-            });
-            provenance.fusion =
-                Some(FusionEvidence { method: fused.method, parts: parts.collect(), value: fused.value(tool) });
-        }
+impl Explainer<'_> {
+    /// Returns the picked tools with their reasons.
+    pub(crate) fn picks(&self, kept: &Kept) -> Result<Vec<Pick>, IndexError> {
+        let picks = kept.picks.iter().map(|&Candidate { tool, .. }| {
+            let provenance = self.provenance(tool)?;
+            let reason = reason(self.basis, tool, &provenance);
+            let score = self.basis.score(tool);
+            Ok(Pick { tool: Arc::clone(self.index.catalog.tool(tool)), score, reason, provenance })
+        });
+        picks.collect()
     }
-    Ok(provenance)
-}
 
-fn keyword_evidence(
-    index: &Index,
-    request: &Request<'_>,
-    part: &Part,
-    terms: &[QueryTerm],
-    tool: ToolId,
-) -> Result<KeywordEvidence, IndexError> {
-    let looked_up: Vec<(&str, TermKind)> = terms.iter().map(|term| (term.term.as_str(), term.kind)).collect();
-    let matches = index.keyword.explain(tool, index.catalog.tool(tool), &looked_up)?;
-    let evidence = matches.into_iter().map(|found| TermEvidence {
-        word: terms[found.term].word.clone(),
-        kind: terms[found.term].kind,
-        contribution: found.contribution,
-        fields: found.fields,
-    });
-    Ok(KeywordEvidence {
-        rank: part.signal.rank(tool, &request.eligibility),
-        score: part.signal.of(tool),
-        terms: evidence.collect(),
-    })
+    /// Returns the evidence of every candidate, picked or not.
+    pub(crate) fn considered(&self, ranking: &[Candidate], kept: &Kept) -> Result<Vec<Considered>, IndexError> {
+        let considered = ranking.iter().map(|&Candidate { tool, .. }| {
+            Ok(Considered {
+                tool: self.id(tool),
+                score: self.basis.score(tool),
+                picked: kept.picks.iter().any(|pick| pick.tool == tool),
+                provenance: self.provenance(tool)?,
+            })
+        });
+        considered.collect()
+    }
+
+    /// Returns what the cut took away.
+    pub(crate) fn dropped(&self, kept: &Kept) -> Vec<Dropped> {
+        let over_cutoff = kept.over_cutoff.iter().map(|&tool| (tool, DropReason::MaxCandidates));
+        let over_source = kept.over_source.iter().map(|&tool| (tool, DropReason::MaxPerSource));
+        over_cutoff.chain(over_source).map(|(tool, reason)| Dropped { tool: self.id(tool), reason }).collect()
+    }
+
+    /// Returns what the caller may not see; tools that are asked for by name come first.
+    pub(crate) fn ineligible(&self) -> Ineligible {
+        let Request { eligibility, mentions, always, .. } = self.request;
+        let asked_for: BTreeSet<ToolId> =
+            mentions.iter().map(|mention| mention.tool).chain(always.keys().copied()).collect();
+        let named = asked_for.iter().filter(|&&tool| !eligibility.admits(tool)).map(|&tool| IneligibleTool {
+            tool: self.id(tool),
+            named: self.request.mention(tool).or(always.get(&tool).map(String::as_str)).map(str::to_owned),
+            reasons: self.request.reasons(self.index, tool),
+        });
+        let others = eligibility.listed.iter().filter(|(tool, _)| !asked_for.contains(tool));
+        let others = others.map(|(tool, reasons)| IneligibleTool {
+            tool: self.id(*tool),
+            named: None,
+            reasons: reasons.clone(),
+        });
+        let tools = named.chain(others).take(MAX_LISTED_INELIGIBLE).collect();
+        Ineligible { total: eligibility.total, counts: eligibility.counts.clone(), tools }
+    }
+
+    fn id(&self, tool: ToolId) -> String {
+        self.index.catalog.tool(tool).id.clone()
+    }
+
+    fn provenance(&self, tool: ToolId) -> Result<Provenance, IndexError> {
+        let mut provenance = Provenance {
+            scorer: self.basis.scorer().to_owned(),
+            named: self.request.mention(tool).map(str::to_owned),
+            always_included: self.request.always.contains_key(&tool),
+            keyword: None,
+            semantic: None,
+            fusion: None,
+            details: None,
+        };
+        match self.basis {
+            Basis::Registration { .. } => {}
+            Basis::Custom { scores, .. } => {
+                provenance.details = scores.get(&tool).and_then(|score| score.details.clone());
+            }
+            Basis::Fused { terms, fused, .. } => {
+                if let Some(part) = &fused.keyword {
+                    provenance.keyword = Some(self.keyword_evidence(part, terms, tool)?);
+                }
+                if let (Some(part), Some(vectors)) = (&fused.semantic, &self.index.vectors) {
+                    provenance.semantic = Some(SemanticEvidence {
+                        rank: part.signal.rank(tool, &self.request.eligibility),
+                        score: part.signal.of(tool),
+                        model: vectors.embedder().identity().to_owned(),
+                    });
+                }
+                let parts = [("keyword", &fused.keyword), ("semantic", &fused.semantic)];
+                let parts = parts.into_iter().filter_map(|(name, part)| {
+                    let part = part.as_ref()?;
+                    Some((name, FusionPart { weight: part.weight, standardised: part.standardised(tool) }))
+                });
+                provenance.fusion =
+                    Some(FusionEvidence { method: fused.method, parts: parts.collect(), value: fused.value(tool) });
+            }
+        }
+        Ok(provenance)
+    }
+
+    fn keyword_evidence(&self, part: &Part, terms: &[QueryTerm], tool: ToolId) -> Result<KeywordEvidence, IndexError> {
+        let looked_up: Vec<(&str, TermKind)> = terms.iter().map(|term| (term.term.as_str(), term.kind)).collect();
+        let matches = self.index.keyword.explain(tool, self.index.catalog.tool(tool), &looked_up)?;
+        let evidence = matches.into_iter().map(|found| TermEvidence {
+            word: terms[found.term].word.clone(),
+            kind: terms[found.term].kind,
+            contribution: found.contribution,
+            fields: found.fields,
+        });
+        Ok(KeywordEvidence {
+            rank: part.signal.rank(tool, &self.request.eligibility),
+            score: part.signal.of(tool),
+            terms: evidence.collect(),
+        })
+    }
 }
 
 /// One sentence that says why the tool was picked.
@@ -286,33 +296,4 @@ fn enumerate(items: &[String]) -> String {
         [one] => one.clone(),
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
-}
-
-fn dropped(index: &Index, kept: &Kept) -> Vec<Dropped> {
-    let drop = |reason: DropReason| move |&tool: &ToolId| Dropped { tool: index.catalog.tool(tool).id.clone(), reason };
-    let over_cutoff = kept.over_cutoff.iter().map(drop(DropReason::MaxCandidates));
-    over_cutoff.chain(kept.over_source.iter().map(drop(DropReason::MaxPerSource))).collect()
-}
-
-fn ineligible(index: &Index, request: &Request<'_>) -> Ineligible {
-    let id = |tool: &Tool| tool.id.clone();
-    let named = |tool: ToolId| request.mention(tool).or_else(|| request.always.get(&tool).map(String::as_str));
-    let asked_for: BTreeSet<ToolId> =
-        request.mentions.iter().map(|mention| mention.tool).chain(request.always.keys().copied()).collect();
-    let asked_for = asked_for.into_iter().filter(|&tool| !request.eligibility.admits(tool));
-    let mut tools: Vec<IneligibleTool> = asked_for
-        .map(|tool| IneligibleTool {
-            tool: id(index.catalog.tool(tool)),
-            named: named(tool).map(str::to_owned),
-            reasons: request.reasons(index, tool),
-        })
-        .collect();
-    let listed = request.eligibility.listed.iter().filter(|(tool, _)| named(*tool).is_none());
-    tools.extend(listed.map(|(tool, reasons)| IneligibleTool {
-        tool: id(index.catalog.tool(*tool)),
-        named: None,
-        reasons: reasons.clone(),
-    }));
-    tools.truncate(MAX_LISTED_INELIGIBLE);
-    Ineligible { total: request.eligibility.total, counts: request.eligibility.counts.clone(), tools }
 }

@@ -46,7 +46,7 @@ pub(super) struct EvalCommand {
     eligibility: EligibilityArgs,
     #[command(flatten)]
     ranking: RankingArgs,
-    /// Write each set's run to DIR/<set>.trec.
+    /// Write the run of each set to DIR, as SET.trec.
     #[arg(long, value_name = "DIR")]
     run_out: Option<PathBuf>,
     /// Compare with the runs in DIR, by a paired randomisation test.

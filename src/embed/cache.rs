@@ -49,7 +49,7 @@
 //! The model identity must name everything a vector depends on beside role and text: model,
 //! revision, digest of the weights, quantisation, prefixes, normalisation.
 //!
-//! ```ignore
+//! ```text
 //! let mut cache = VectorCache::open(root, embedder.identity(), embedder.dimensions());
 //! let mut missing = texts.clone();
 //! missing.retain(|text| cache.get(Role::Document, text).is_none());
@@ -130,7 +130,7 @@ pub(crate) enum CacheError {
     },
 }
 
-/// What a [`VectorCache`] holds and what went wrong around it.
+/// What a cache of embeddings holds and what went wrong around it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CacheStatus {
