@@ -1,11 +1,11 @@
-//! What is measured: building the keyword index, picking by keyword from it, picking for a role that may see
-//! ten tools, and by how much a pick overruns its deadline.
+//! What is measured: building the keyword index, picking by keyword and with the static model, picking for a role
+//! that may see ten tools, embedding a request, and by how much a pick overruns its deadline.
 //!
 //! On what: catalogs of 100, 1,000 and 10,000 tools made from a fixed seed. Words follow Zipf's law, as they do in
 //! prose, so that posting lists have realistic lengths; each tool has a name of its own, a description of about 15
 //! words and three parameters.
 //!
-//! What is not: ranking quality (`picktools eval`), embedding models, reading catalogs from disk.
+//! What is not: ranking quality (`picktools eval`), models on ONNX Runtime, reading catalogs from disk.
 //!
 //! One pick runs on one thread; building uses all cores.
 
@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use picktools::{Catalog, Engine, PickOptions, Query, Score, ScoreFuture, Scorer, Stage, Tool};
+use picktools::{
+    Catalog, Embedder, Engine, PickOptions, Query, Role, Score, ScoreFuture, Scorer, Stage, StaticEmbedder, Tool,
+};
 use serde_json::json;
 
 const SIZES: [usize; 3] = [100, 1_000, 10_000];
@@ -104,15 +106,33 @@ fn pick(criterion: &mut Criterion) {
     let options = PickOptions::default();
     for size in SIZES {
         let engine = Engine::new(catalog(size, false)).expect("it builds");
-        let named = &engine.catalog().tools()[size / 2].name;
-        let found = engine.pick(&Query::new(named.as_str()), &options).expect("it picks");
-        assert_eq!(&found.picks[0].tool.name, named);
+        let found = engine.pick(&Query::new(named_tool(&engine)), &options).expect("it picks");
+        assert_eq!(found.picks[0].tool.name, named_tool(&engine));
         cycle(&mut group, BenchmarkId::new("keyword", size), &engine, &options);
+        let model = StaticEmbedder::shared().expect("the model is sound");
+        let engine = Engine::builder(catalog(size, false)).embedder(model).build().expect("it builds");
+        let found = engine.pick(&Query::new(named_tool(&engine)), &options).expect("it picks");
+        assert!(found.picks[0].provenance.semantic.is_some());
+        cycle(&mut group, BenchmarkId::new("static", size), &engine, &options);
     }
     let engine = Engine::new(catalog(10_000, true)).expect("it builds");
     let ten = engine.pick(&queries()[0], &options).expect("it picks");
     assert_eq!(ten.ineligible.total, 10_000 - 10);
     cycle(&mut group, BenchmarkId::new("keyword_role_sees_10", 10_000), &engine, &options);
+}
+
+/// The name of the tool in the middle, which a pick must find.
+fn named_tool(engine: &Engine) -> &str {
+    &engine.catalog().tools()[engine.catalog().len() / 2].name
+}
+
+fn embed(criterion: &mut Criterion) {
+    let model = StaticEmbedder::shared().expect("the model is sound");
+    let request = "find me a quiet hotel near the station in Bergen for two nights in early May";
+    assert_eq!(model.embed(Role::Query, &[request], &|_| {}).expect("it embeds")[0].len(), model.dimensions());
+    criterion.bench_function("embed/static_15_words", |bencher| {
+        bencher.iter(|| model.embed(Role::Query, &[request], &|_| {}));
+    });
 }
 
 fn cycle(
@@ -174,5 +194,5 @@ fn deadline(criterion: &mut Criterion) {
     assert!(worst < Duration::from_millis(50), "a pick overran its deadline by {worst:?}");
 }
 
-criterion_group!(benches, build, pick, deadline);
+criterion_group!(benches, build, pick, embed, deadline);
 criterion_main!(benches);

@@ -51,7 +51,7 @@ pub mod cli;
 pub use catalog::document::Field;
 pub use catalog::{Alias, Annotations, Catalog, NoSchemaMode, Safety, ThreatLevel, Tool};
 pub use eligibility::{IneligibleReason, MAX_LISTED_INELIGIBLE};
-pub use embed::{CacheStatus, Embedder, Role};
+pub use embed::{CacheStatus, Embedder, Role, StaticEmbedder};
 #[cfg(feature = "fastembed")]
 pub use embed::{FastEmbedder, FastEmbedderOptions};
 pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};

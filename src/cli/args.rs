@@ -46,8 +46,8 @@ pub(super) struct RankingArgs {
 /// The embedding model.
 #[derive(Args)]
 pub(super) struct ModelArgs {
-    /// Embedding model: a folder with model.onnx and tokenizer.json, or a model's name.
-    #[arg(long, value_name = "DIR|NAME")]
+    /// Embedding model: `static` (in the program), a folder with model.onnx and tokenizer.json, or a model's name.
+    #[arg(long, value_name = "static|DIR|NAME")]
     model: Option<String>,
     /// ONNX Runtime shared library.
     #[arg(long, value_name = "FILE", env = "ORT_DYLIB_PATH")]
@@ -122,8 +122,12 @@ impl ModelArgs {
         let cache_dir = self.cache_dir.clone().or_else(|| {
             directories::ProjectDirs::from("", "", "picktools").map(|folders| folders.cache_dir().to_owned())
         });
-        let embedder = self.model.as_deref().map(|model| self.embedder(model, cache_dir.as_deref())).transpose()?;
-        Ok(Model { embedder, cache_dir })
+        match self.model.as_deref() {
+            None => Ok(Model { embedder: None, cache_dir: None }),
+            // Quicker to compute than to look up.
+            Some("static") => Ok(Model { embedder: Some(crate::StaticEmbedder::shared()?), cache_dir: None }),
+            Some(model) => Ok(Model { embedder: Some(self.embedder(model, cache_dir.as_deref())?), cache_dir }),
+        }
     }
 
     #[cfg(feature = "fastembed")]

@@ -1,13 +1,15 @@
-//! The `Embedder` seam, the adapter for fastembed, and the cache.
+//! The `Embedder` seam, the static model, the adapter for fastembed, and the cache.
 
 mod cache;
 #[cfg(feature = "fastembed")]
 mod fastembed;
+mod static_model;
 
 use crate::error::EmbedError;
 
 pub(crate) use cache::VectorCache;
 pub use cache::{CacheStatus, Role};
+pub use static_model::StaticEmbedder;
 
 #[cfg(feature = "fastembed")]
 pub use self::fastembed::{FastEmbedder, FastEmbedderOptions};

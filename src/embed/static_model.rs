@@ -1,0 +1,259 @@
+//! The static model: a table of token vectors inside the program.
+//!
+//! A text is cut into word pieces, the pieces' vectors are added up, and the sum is scaled to unit length. That
+//! costs microseconds and needs no library and no download. The table is distilled from all-MiniLM-L6-v2 on tool
+//! texts; `models/static/README.md` tells how, from what, and what it can and cannot do.
+//!
+//! The file is little-endian throughout: `PTSTATIC`, then as u32 the version, the dimensions, the number of pieces
+//! and the length of the vocabulary in bytes; one f32 scale a piece; one row of i8 a piece; the pieces, separated by
+//! line feeds; and the SHA-256 of all of the above. A row times its scale is the piece's vector; the weight of a
+//! piece in a text is part of it.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Arc, LazyLock};
+
+use rayon::prelude::*;
+use sha2::{Digest, Sha256};
+use unicode_normalization::UnicodeNormalization;
+use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
+
+use super::{Embedder, Role};
+use crate::error::EmbedError;
+
+static BYTES: &[u8] = include_bytes!("../../models/static/model.bin");
+/// Read on first use; a damaged file is a build error that the tests find.
+static SHARED: LazyLock<Result<Arc<StaticEmbedder>, String>> =
+    LazyLock::new(|| StaticEmbedder::read(BYTES).map(Arc::new));
+
+const MAGIC: &[u8; 8] = b"PTSTATIC";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 24;
+const DIGEST_BYTES: usize = 32;
+/// Longer words are no words and have no vector, in characters.
+const MAX_WORD_CHARS: usize = 100;
+/// Marks a piece that goes on a word.
+const CONTINUATION: &str = "##";
+
+/// The static model that ships in the program.
+pub struct StaticEmbedder {
+    identity: String,
+    dimensions: usize,
+    /// Pieces that begin a word, and pieces that go one on, with their rows.
+    starts: HashMap<&'static str, u32>,
+    continuations: HashMap<&'static str, u32>,
+    /// The longest piece, in bytes.
+    longest: usize,
+    scales: Vec<f32>,
+    /// Shape: pieces × dimensions.
+    rows: &'static [u8],
+}
+
+impl StaticEmbedder {
+    /// Returns the model, which is read once a process.
+    ///
+    /// # Errors
+    ///
+    /// [`EmbedError::Load`] when the program was built with a damaged model file.
+    pub fn shared() -> Result<Arc<Self>, EmbedError> {
+        SHARED.clone().map_err(|reason| EmbedError::Load { name: "static".to_owned(), reason })
+    }
+
+    fn read(bytes: &'static [u8]) -> Result<Self, String> {
+        let damaged = || "the file is damaged".to_owned();
+        let (body, digest) = bytes.split_at_checked(bytes.len().saturating_sub(DIGEST_BYTES)).ok_or_else(damaged)?;
+        let (header, body_rest) = body.split_at_checked(HEADER_BYTES).ok_or_else(damaged)?;
+        if header[..8] != *MAGIC || Sha256::digest(body).as_slice() != digest {
+            return Err(damaged());
+        }
+        let (numbers, _) = header[8..].as_chunks::<4>();
+        let [version, dimensions, pieces, vocabulary] = numbers else { return Err(damaged()) };
+        if u32::from_le_bytes(*version) != VERSION {
+            return Err(format!("it has the version {}, not {VERSION}", u32::from_le_bytes(*version)));
+        }
+        let size = |number: &[u8; 4]| u32::from_le_bytes(*number) as usize;
+        let (dimensions, pieces, vocabulary) = (size(dimensions), size(pieces), size(vocabulary));
+        let (scales, rest) = body_rest.split_at_checked(pieces * 4).ok_or_else(damaged)?;
+        let (rows, words) = rest.split_at_checked(pieces * dimensions).ok_or_else(damaged)?;
+        let words = std::str::from_utf8(words).map_err(|_| damaged())?;
+        let (mut starts, mut continuations) = (HashMap::new(), HashMap::new());
+        for (row, piece) in (0..).zip(words.split('\n')) {
+            match piece.strip_prefix(CONTINUATION) {
+                Some(rest) if !rest.is_empty() => continuations.insert(rest, row),
+                _ => starts.insert(piece, row),
+            };
+        }
+        if words.len() != vocabulary || starts.len() + continuations.len() != pieces {
+            return Err(damaged());
+        }
+        let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self {
+            identity: format!("static:{hex}"),
+            dimensions,
+            longest: words.split('\n').map(str::len).max().unwrap_or(0),
+            starts,
+            continuations,
+            scales: scales.as_chunks::<4>().0.iter().map(|scale| f32::from_le_bytes(*scale)).collect(),
+            rows,
+        })
+    }
+
+    fn vector(&self, text: &str) -> Vec<f32> {
+        let mut sum = vec![0.0_f32; self.dimensions];
+        for piece in self.pieces(text) {
+            let row = piece as usize;
+            let scale = self.scales[row];
+            let values = &self.rows[row * self.dimensions..(row + 1) * self.dimensions];
+            for (total, &value) in sum.iter_mut().zip(values) {
+                *total += scale * f32::from(value.cast_signed());
+            }
+        }
+        let length = sum.iter().map(|value| value * value).sum::<f32>().sqrt();
+        if length > 0.0 {
+            sum.iter_mut().for_each(|value| *value /= length);
+        }
+        sum
+    }
+
+    /// Returns the rows of the pieces of `text`: for each word the longest piece that fits, again and again; a
+    /// character that no piece begins with is passed over.
+    fn pieces(&self, text: &str) -> Vec<u32> {
+        let mut pieces = Vec::new();
+        for word in words(text) {
+            if word.chars().count() > MAX_WORD_CHARS {
+                continue;
+            }
+            let mut at = 0;
+            while at < word.len() {
+                let known = if at == 0 { &self.starts } else { &self.continuations };
+                let longest = word.floor_char_boundary(at + self.longest);
+                let ends = (at + 1..=longest).rev().filter(|&end| word.is_char_boundary(end));
+                let found = ends.filter_map(|end| known.get(&word[at..end]).map(|&row| (end, row))).next();
+                match found {
+                    Some((end, row)) => {
+                        pieces.push(row);
+                        at = end;
+                    }
+                    None => at = word.ceil_char_boundary(at + 1),
+                }
+            }
+        }
+        pieces
+    }
+}
+
+impl Embedder for StaticEmbedder {
+    fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    fn embed(&self, _: Role, texts: &[&str], _: &(dyn Fn(usize) + Sync)) -> Result<Vec<Vec<f32>>, EmbedError> {
+        if let [text] = texts {
+            return Ok(vec![self.vector(text)]);
+        }
+        Ok(texts.par_iter().map(|text| self.vector(text)).collect())
+    }
+}
+
+impl std::fmt::Debug for StaticEmbedder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StaticEmbedder")
+            .field("identity", &self.identity)
+            .field("dimensions", &self.dimensions)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Cuts a text as BERT's basic tokenizer does: lower case, no accents, every punctuation mark and Chinese character
+/// a word of its own.
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    for c in text.chars().filter(|&c| !is_noise(c)).nfd() {
+        if c.is_ascii_alphanumeric() {
+            word.push(c.to_ascii_lowercase());
+        } else if c.is_whitespace() {
+            words.push(mem::take(&mut word));
+        } else if is_punctuation(c) || is_han(c) {
+            words.extend([mem::take(&mut word), c.to_string()]);
+        } else if c.general_category() != GeneralCategory::NonspacingMark {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words.push(word);
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// Control and format characters, and the mark of text that could not be decoded.
+fn is_noise(c: char) -> bool {
+    !c.is_ascii_graphic()
+        && !c.is_whitespace()
+        && (c == '\u{fffd}' || c.general_category_group() == GeneralCategoryGroup::Other)
+}
+
+fn is_punctuation(c: char) -> bool {
+    c.is_ascii_punctuation() || (!c.is_ascii() && c.general_category_group() == GeneralCategoryGroup::Punctuation)
+}
+
+fn is_han(c: char) -> bool {
+    matches!(u32::from(c),
+        0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x2A6DF | 0x2A700..=0x2B81F
+        | 0x2B920..=0x2CEAF | 0x2F800..=0x2FA1F)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(serde::Deserialize)]
+    struct Reference {
+        text: String,
+        pieces: Vec<String>,
+        /// The first components.
+        vector: Vec<f32>,
+    }
+
+    #[test]
+    fn pieces_and_vectors_are_those_of_the_training() {
+        let model = StaticEmbedder::shared().expect("the model is sound");
+        let names: HashMap<u32, String> = model
+            .starts
+            .iter()
+            .map(|(piece, row)| (*row, (*piece).to_owned()))
+            .chain(model.continuations.iter().map(|(piece, row)| (*row, format!("##{piece}"))))
+            .collect();
+        let references: Vec<Reference> =
+            serde_json::from_str(include_str!("../../models/static/reference.json")).expect("it is valid");
+        assert!(references.len() >= 20);
+        for Reference { text, pieces, vector } in references {
+            let found: Vec<&str> = model.pieces(&text).iter().map(|row| names[row].as_str()).collect();
+            assert_eq!(found, pieces, "{text}");
+            let own = model.vector(&text);
+            assert_eq!(own.len(), model.dimensions());
+            for (a, b) in own.iter().zip(&vector) {
+                assert!((a - b).abs() < 1e-5, "{text}: {a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_text_has_a_vector_of_unit_length_or_none() {
+        let model = StaticEmbedder::shared().expect("the model is sound");
+        for text in ["", "\u{0}\u{fffd}", "🚀🚀", &"x".repeat(100_000), "a\u{301}\u{301}", "混合 text 查询"] {
+            let length = model.vector(text).iter().map(|value| value * value).sum::<f32>().sqrt();
+            assert!(length == 0.0 || (length - 1.0).abs() < 1e-4, "{text:.20}: {length}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused() {
+        for cut in [0, 10, 100, BYTES.len() - 1] {
+            assert!(StaticEmbedder::read(&BYTES[..cut]).is_err());
+        }
+    }
+}
