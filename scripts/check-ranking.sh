@@ -18,14 +18,14 @@ cargo build --release
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-check() { # mode floor
-    local mode=$1 floor=$2
+check() { # name floor arguments
+    local name=$1 floor=$2
+    shift 2
     ORT_DYLIB_PATH=target/models/libonnxruntime.so target/release/picktools eval "${sets[@]/#/$benchmarks/}" \
-        --mode "$mode" --model target/models/minilm --cache-dir target/embeddings \
-        --run-out "$work/$mode" --json >"$work/$mode.json"
-    python3 - "$work/$mode.json" "$work/$mode" "$benchmarks" "$scorer" "$floor" "$mode" <<'PY'
+        --cache-dir target/embeddings "$@" --run-out "$work/$name" --json >"$work/$name.json"
+    python3 - "$work/$name.json" "$work/$name" "$benchmarks" "$scorer" "$floor" "$name" <<'PY'
 import json, subprocess, sys
-report, runs, benchmarks, scorer, floor, mode = sys.argv[1:]
+report, runs, benchmarks, scorer, floor, ranking = sys.argv[1:]
 report, worst = json.load(open(report)), 0.0
 for name, figures in report["sets"].items():
     ours = figures["measures"]
@@ -36,10 +36,12 @@ for name, figures in report["sets"].items():
         if measure in ours:
             worst = max(worst, abs(ours[measure] - theirs))
 mean = report["mean"]["nDCG@10"]
-print(f"{mode}: mean nDCG@10 {mean:.4f} (floor {floor}); largest difference from score.py {worst:.5f}")
+print(f"{ranking}: mean nDCG@10 {mean:.4f} (floor {floor}); largest difference from score.py {worst:.5f}")
 sys.exit(0 if mean >= float(floor) and worst <= 0.0001 else 1)
 PY
 }
 
-check keyword 0.715
-check hybrid 0.765
+check keyword 0.715 --mode keyword
+check static 0.670 --mode semantic --model static
+check hybrid-static 0.750 --mode hybrid --model static
+check hybrid-minilm 0.765 --mode hybrid --model target/models/minilm

@@ -156,7 +156,7 @@ pub enum ThreatLevel {
     Low,
     /// Some, easily undone.
     Medium,
-    /// Much, or hard to undone.
+    /// Much, or hard to undo.
     High,
     /// Beyond repair.
     Critical,

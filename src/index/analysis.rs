@@ -24,7 +24,11 @@ static STOP_WORDS: LazyLock<HashSet<&'static str>> =
 
 /// Tells whether a word carries no intent of its own.
 pub(crate) fn is_stop_word(word: &str) -> bool {
-    STOP_WORDS.contains(word.to_lowercase().as_str())
+    if word.contains(char::is_uppercase) {
+        STOP_WORDS.contains(word.to_lowercase().as_str())
+    } else {
+        STOP_WORDS.contains(word)
+    }
 }
 
 /// What a term stands for.
