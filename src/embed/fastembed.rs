@@ -50,7 +50,7 @@ pub struct FastEmbedder {
     identity: String,
     dimensions: usize,
     prompts: Prompts,
-    /// Texts of one call spread over all sessions; each thread takes whichever is free.
+    /// The texts of one call are shared out evenly among them.
     sessions: Vec<Mutex<TextEmbedding>>,
 }
 
