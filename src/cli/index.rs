@@ -17,7 +17,10 @@ pub(super) struct IndexCommand {
     catalog: PathBuf,
     #[command(flatten)]
     model: ModelArgs,
-    /// Print JSON.
+    /// Tell more: the model, the cached vectors and the digest of the catalog.
+    #[arg(long)]
+    stats: bool,
+    /// Print JSON, with all of it.
     #[arg(long)]
     json: bool,
 }
@@ -41,6 +44,9 @@ impl IndexCommand {
             return output::json(&Report { version: 1, stats });
         }
         output::answer(format!("{} tools of {} sources, {} terms", stats.tools, stats.sources, stats.terms))?;
+        if !self.stats {
+            return Ok(());
+        }
         if let (Some(model), Some(dimensions)) = (&stats.model, stats.dimensions) {
             output::answer(format!("vectors of {dimensions} dimensions by {model}"))?;
         }

@@ -331,7 +331,9 @@ fn index_tells_what_it_holds() {
     assert_eq!((&json["model"], &json["dimensions"]), (&Value::Null, &Value::Null));
     assert_eq!(json["catalog"].as_str().map(str::len), Some(64));
     let text = answer(&["index", "--catalog", WORKPLACE]);
-    assert!(text.starts_with("220 tools of 28 sources, "), "{text}");
+    assert!(text.starts_with("220 tools of 28 sources, ") && text.lines().count() == 1, "{text}");
+    let stats = answer(&["index", "--catalog", WORKPLACE, "--stats", "--model", "static"]);
+    assert!(stats.contains("vectors of 256 dimensions by static:") && stats.contains("\ncatalog "), "{stats}");
     let empty = answer(&["index", "--catalog", "fixtures/broken/empty.json"]);
     assert!(empty.starts_with("0 tools of 0 sources, 0 terms"), "{empty}");
 }
