@@ -21,7 +21,7 @@ use crate::deadline::{Deadline, Missed};
 use crate::eligibility::Eligibility;
 use crate::embed::Embedder;
 use crate::error::{IndexError, PickError, ScorerError};
-use crate::explain::{Basis, Explainer};
+use crate::explain::{Basis, Explainer, MAX_CONSIDERED};
 use crate::fuse::{Fused, Fusion, Mode};
 use crate::index::{Index, IndexConfig, IndexStats, Progress, Vectors};
 use crate::options::{PickOptions, Request};
@@ -199,11 +199,10 @@ fn candidates(request: &Request<'_>, basis: &Basis, musts: &BTreeSet<ToolId>) ->
 
 /// How many candidates are put in order; all of them where the cut may reach far down.
 fn depth(options: &PickOptions, musts: usize) -> usize {
-    const CONSIDERED: usize = 100;
     if musts > 0 || options.max_per_source.is_some() {
         return usize::MAX;
     }
-    options.max_candidates.max(if options.debug { CONSIDERED } else { 0 })
+    options.max_candidates.max(if options.debug { MAX_CONSIDERED } else { 0 })
 }
 
 /// The built-in ranking.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::catalog::document::Field;
 use crate::eligibility::{Eligibility, MAX_LISTED_INELIGIBLE};
 use crate::error::{IndexError, ScorerError};
-use crate::fuse::{Fused, Mode, Part};
+use crate::fuse::{Fused, Fusion, Mode, Part};
 use crate::index::{Index, TermKind};
 use crate::options::Request;
 use crate::ranking::{Candidate, ToolId};
@@ -21,6 +21,8 @@ use crate::selection::{
     Provenance, SemanticEvidence, TermEvidence,
 };
 
+/// How many candidates an outcome shows the evidence of, beside the picked ones.
+pub(crate) const MAX_CONSIDERED: usize = 100;
 /// The most words that a reason quotes.
 const QUOTED_WORDS: usize = 4;
 
@@ -139,15 +141,13 @@ impl Explainer<'_> {
         picks.collect()
     }
 
-    /// Returns the evidence of every candidate, picked or not.
+    /// Returns the evidence of the best [`MAX_CONSIDERED`] candidates, picked or not, and of every picked one.
     pub(crate) fn considered(&self, ranking: &[Candidate], kept: &Kept) -> Result<Vec<Considered>, IndexError> {
-        let considered = ranking.iter().map(|&Candidate { tool, .. }| {
-            Ok(Considered {
-                tool: self.id(tool),
-                score: self.basis.score(tool),
-                picked: kept.picks.iter().any(|pick| pick.tool == tool),
-                provenance: self.provenance(tool)?,
-            })
+        let considered = ranking.iter().enumerate().filter_map(|(place, &Candidate { tool, .. })| {
+            let picked = kept.picks.iter().any(|pick| pick.tool == tool);
+            let considered =
+                |provenance| Considered { tool: self.id(tool), score: self.basis.score(tool), picked, provenance };
+            (picked || place < MAX_CONSIDERED).then(|| self.provenance(tool).map(considered))
         });
         considered.collect()
     }
@@ -209,13 +209,8 @@ impl Explainer<'_> {
                         model: vectors.embedder().identity().to_owned(),
                     });
                 }
-                let parts = [("keyword", &fused.keyword), ("semantic", &fused.semantic)];
-                let parts = parts.into_iter().filter_map(|(name, part)| {
-                    let part = part.as_ref()?;
-                    Some((name, FusionPart { weight: part.weight, standardised: part.standardised(tool) }))
-                });
                 provenance.fusion =
-                    Some(FusionEvidence { method: fused.method, parts: parts.collect(), value: fused.value(tool) });
+                    Some(FusionEvidence { method: fused.method, parts: parts(fused, tool), value: fused.value(tool) });
             }
         }
         Ok(provenance)
@@ -236,6 +231,19 @@ impl Explainer<'_> {
             terms: evidence.collect(),
         })
     }
+}
+
+/// The summands of a weighted sum; ranks, which the other method adds up, stand with the retrievers.
+fn parts(fused: &Fused, tool: ToolId) -> BTreeMap<&'static str, FusionPart> {
+    if fused.method != Fusion::Weighted {
+        return BTreeMap::new();
+    }
+    let parts = [("keyword", &fused.keyword), ("semantic", &fused.semantic)];
+    let parts = parts.into_iter().filter_map(|(name, part)| {
+        let part = part.as_ref()?;
+        Some((name, FusionPart { weight: part.weight, standardised: part.standardised(tool) }))
+    });
+    parts.collect()
 }
 
 /// One sentence that says why the tool was picked.

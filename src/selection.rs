@@ -47,7 +47,7 @@ pub struct Selection {
     /// The stages that failed or ran out of time, so that the ranking is worse than it could be.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub degraded: Vec<Degraded>,
-    /// With `debug`: the evidence of every candidate considered, best first, picked or not.
+    /// With `debug`: the evidence of the best 100 candidates, picked or not, and of every picked one; best first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub considered: Option<Vec<Considered>>,
     /// How long each stage took.
@@ -141,7 +141,7 @@ pub struct FusionEvidence {
     /// The method and its constants.
     #[serde(flatten)]
     pub method: Fusion,
-    /// Each retriever's part.
+    /// Each retriever's part in a weighted sum; empty for reciprocal ranks, which stand with the retrievers.
     pub parts: BTreeMap<&'static str, FusionPart>,
     /// The fused value, by which tools are ordered.
     pub value: f32,

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::args::{EligibilityArgs, RankingArgs, read_input};
 use super::output;
-use crate::{Catalog, DropReason, Field, PickOptions, Provenance, Query, Selection, StageStatus};
+use crate::{Catalog, DropReason, Field, Fusion, PickOptions, Provenance, Query, Selection, StageStatus};
 
 #[derive(Args)]
 pub(super) struct PickCommand {
@@ -196,7 +196,10 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
             .iter()
             .map(|(name, part)| format!("{name} {:.2} × {:.3}", part.weight, part.standardised))
             .collect();
-        writeln!(text, "      fused     {:.4} = {}", fusion.value, parts.join(" + "))?;
+        match fusion.method {
+            Fusion::Rrf { k } => writeln!(text, "      fused     {:.4} from the ranks, k = {k}", fusion.value)?,
+            Fusion::Weighted => writeln!(text, "      fused     {:.4} = {}", fusion.value, parts.join(" + "))?,
+        }
     }
     Ok(())
 }

@@ -582,3 +582,15 @@ fn the_static_model_needs_nothing_but_the_program() {
     let ndcg = eval(&["--model", "static"])["mean"]["nDCG@10"].as_f64().expect("it is measured");
     assert!(ndcg >= STATIC_NDCG_FLOOR, "nDCG@10 with the static model fell to {ndcg:.4}");
 }
+
+#[test]
+fn explanations_stay_bounded_and_true() {
+    let named = ["pick", "read `get_balance` and all the files", "--catalog", WORKPLACE, "--min-score", "0"];
+    let model = ["--model", "static", "--explain", "--json"];
+    let considered = json(&[&named[..], &model].concat())["considered"].as_array().expect("it explains").clone();
+    assert!((100..=103).contains(&considered.len()), "{} candidates", considered.len());
+    assert_eq!(considered.iter().filter(|candidate| candidate["picked"] == true).count(), 3);
+    let ranks = answer(&[&named[..], &["--model", "static", "--explain", "--fusion", "rrf"]].concat());
+    assert!(ranks.contains(" from the ranks, k = 60"), "{ranks}");
+    assert!(!ranks.contains("keyword 0.35 ×"), "a sum of ranks has no weights: {ranks}");
+}
