@@ -51,6 +51,8 @@ pub mod cli;
 pub use catalog::document::Field;
 pub use catalog::{Alias, Annotations, Catalog, NoSchemaMode, Safety, ThreatLevel, Tool};
 pub use eligibility::{IneligibleReason, MAX_LISTED_INELIGIBLE};
+#[cfg(feature = "tuned")]
+pub use embed::TunedEmbedder;
 pub use embed::{CacheStatus, Embedder, Role, StaticEmbedder};
 #[cfg(feature = "fastembed")]
 pub use embed::{FastEmbedder, FastEmbedderOptions};

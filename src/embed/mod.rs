@@ -1,15 +1,20 @@
-//! The `Embedder` seam, the static model, the adapter for fastembed, and the cache.
+//! The `Embedder` seam, the models of our own, the adapter for fastembed, and the cache.
 
 mod cache;
 #[cfg(feature = "fastembed")]
 mod fastembed;
 mod static_model;
+#[cfg(feature = "tuned")]
+mod tuned;
+mod word_pieces;
 
 use crate::error::EmbedError;
 
 pub(crate) use cache::VectorCache;
 pub use cache::{CacheStatus, Role};
 pub use static_model::StaticEmbedder;
+#[cfg(feature = "tuned")]
+pub use tuned::TunedEmbedder;
 
 #[cfg(feature = "fastembed")]
 pub use self::fastembed::{FastEmbedder, FastEmbedderOptions};

@@ -9,15 +9,12 @@
 //! line feeds; and the SHA-256 of all of the above. A row times its scale is the piece's vector; the weight of a
 //! piece in a text is part of it.
 
-use std::collections::HashMap;
-use std::mem;
+use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
-use unicode_normalization::UnicodeNormalization;
-use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
-
+use super::word_pieces::WordPieces;
 use super::{Embedder, Role};
 use crate::error::EmbedError;
 
@@ -30,20 +27,13 @@ const MAGIC: &[u8; 8] = b"PTSTATIC";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 24;
 const DIGEST_BYTES: usize = 32;
-/// Longer words are no words and have no vector, in characters.
-const MAX_WORD_CHARS: usize = 100;
-/// Marks a piece that goes on a word.
-const CONTINUATION: &str = "##";
 
 /// The static model that ships in the program.
 pub struct StaticEmbedder {
     identity: String,
     dimensions: usize,
-    /// Pieces that begin a word, and pieces that go one on, with their rows.
-    starts: HashMap<&'static str, u32>,
-    continuations: HashMap<&'static str, u32>,
-    /// The longest piece, in bytes.
-    longest: usize,
+    /// A piece's number is its row.
+    pieces: WordPieces,
     scales: Vec<f32>,
     /// Shape: pieces × dimensions.
     rows: &'static [u8],
@@ -76,23 +66,15 @@ impl StaticEmbedder {
         let (scales, rest) = body_rest.split_at_checked(pieces * 4).ok_or_else(damaged)?;
         let (rows, words) = rest.split_at_checked(pieces * dimensions).ok_or_else(damaged)?;
         let words = std::str::from_utf8(words).map_err(|_| damaged())?;
-        let (mut starts, mut continuations) = (HashMap::new(), HashMap::new());
-        for (row, piece) in (0..).zip(words.split('\n')) {
-            match piece.strip_prefix(CONTINUATION) {
-                Some(rest) if !rest.is_empty() => continuations.insert(rest, row),
-                _ => starts.insert(piece, row),
-            };
-        }
-        if words.len() != vocabulary || starts.len() + continuations.len() != pieces {
+        let word_pieces = WordPieces::new(words.split('\n').map(Cow::Borrowed));
+        if words.len() != vocabulary || word_pieces.len() != pieces {
             return Err(damaged());
         }
         let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         Ok(Self {
             identity: format!("static:{hex}"),
             dimensions,
-            longest: words.split('\n').map(str::len).max().unwrap_or(0),
-            starts,
-            continuations,
+            pieces: word_pieces,
             scales: scales.as_chunks::<4>().0.iter().map(|scale| f32::from_le_bytes(*scale)).collect(),
             rows,
         })
@@ -100,7 +82,7 @@ impl StaticEmbedder {
 
     fn vector(&self, text: &str) -> Vec<f32> {
         let mut sum = vec![0.0_f32; self.dimensions];
-        for piece in self.pieces(text) {
+        for piece in self.pieces.cut(text) {
             let row = piece as usize;
             let scale = self.scales[row];
             let values = &self.rows[row * self.dimensions..(row + 1) * self.dimensions];
@@ -113,32 +95,6 @@ impl StaticEmbedder {
             sum.iter_mut().for_each(|value| *value /= length);
         }
         sum
-    }
-
-    /// Returns the rows of the pieces of `text`: for each word the longest piece that fits, again and again; a
-    /// character that no piece begins with is passed over.
-    fn pieces(&self, text: &str) -> Vec<u32> {
-        let mut pieces = Vec::new();
-        for word in words(text) {
-            if word.chars().count() > MAX_WORD_CHARS {
-                continue;
-            }
-            let mut at = 0;
-            while at < word.len() {
-                let known = if at == 0 { &self.starts } else { &self.continuations };
-                let longest = word.floor_char_boundary(at + self.longest);
-                let ends = (at + 1..=longest).rev().filter(|&end| word.is_char_boundary(end));
-                let found = ends.filter_map(|end| known.get(&word[at..end]).map(|&row| (end, row))).next();
-                match found {
-                    Some((end, row)) => {
-                        pieces.push(row);
-                        at = end;
-                    }
-                    None => at = word.ceil_char_boundary(at + 1),
-                }
-            }
-        }
-        pieces
     }
 }
 
@@ -168,44 +124,6 @@ impl std::fmt::Debug for StaticEmbedder {
     }
 }
 
-/// Cuts a text as BERT's basic tokenizer does: lower case, no accents, every punctuation mark and Chinese character
-/// a word of its own.
-fn words(text: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word = String::new();
-    for c in text.chars().filter(|&c| !is_noise(c)).nfd() {
-        if c.is_ascii_alphanumeric() {
-            word.push(c.to_ascii_lowercase());
-        } else if c.is_whitespace() {
-            words.push(mem::take(&mut word));
-        } else if is_punctuation(c) || is_han(c) {
-            words.extend([mem::take(&mut word), c.to_string()]);
-        } else if c.general_category() != GeneralCategory::NonspacingMark {
-            word.extend(c.to_lowercase());
-        }
-    }
-    words.push(word);
-    words.retain(|word| !word.is_empty());
-    words
-}
-
-/// Control and format characters, and the mark of text that could not be decoded.
-fn is_noise(c: char) -> bool {
-    !c.is_ascii_graphic()
-        && !c.is_whitespace()
-        && (c == '\u{fffd}' || c.general_category_group() == GeneralCategoryGroup::Other)
-}
-
-fn is_punctuation(c: char) -> bool {
-    c.is_ascii_punctuation() || (!c.is_ascii() && c.general_category_group() == GeneralCategoryGroup::Punctuation)
-}
-
-fn is_han(c: char) -> bool {
-    matches!(u32::from(c),
-        0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x2A6DF | 0x2A700..=0x2B81F
-        | 0x2B920..=0x2CEAF | 0x2F800..=0x2FA1F)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,17 +139,12 @@ mod tests {
     #[test]
     fn pieces_and_vectors_are_those_of_the_training() {
         let model = StaticEmbedder::shared().expect("the model is sound");
-        let names: HashMap<u32, String> = model
-            .starts
-            .iter()
-            .map(|(piece, row)| (*row, (*piece).to_owned()))
-            .chain(model.continuations.iter().map(|(piece, row)| (*row, format!("##{piece}"))))
-            .collect();
+        let names = model.pieces.names();
         let references: Vec<Reference> =
             serde_json::from_str(include_str!("../../models/static/reference.json")).expect("it is valid");
         assert!(references.len() >= 20);
         for Reference { text, pieces, vector } in references {
-            let found: Vec<&str> = model.pieces(&text).iter().map(|row| names[row].as_str()).collect();
+            let found: Vec<&str> = model.pieces.cut(&text).iter().map(|row| names[row].as_str()).collect();
             assert_eq!(found, pieces, "{text}");
             let own = model.vector(&text);
             assert_eq!(own.len(), model.dimensions());

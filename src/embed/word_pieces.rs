@@ -1,0 +1,124 @@
+//! Cutting a text into the pieces of a vocabulary, as both models of our own were trained: BERT's basic tokenizer,
+//! then for each word the longest piece that fits, again and again (WordPiece).
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::mem;
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
+
+/// Longer words are no words and have no pieces, in characters.
+const MAX_WORD_CHARS: usize = 100;
+/// Marks a piece that goes on a word.
+const CONTINUATION: &str = "##";
+
+/// A vocabulary of word pieces, numbered in their order.
+#[derive(Default)]
+pub(super) struct WordPieces {
+    starts: HashMap<Cow<'static, str>, u32>,
+    continuations: HashMap<Cow<'static, str>, u32>,
+    /// The longest piece, in bytes.
+    longest: usize,
+}
+
+impl WordPieces {
+    pub(super) fn new(pieces: impl Iterator<Item = Cow<'static, str>>) -> Self {
+        let mut vocabulary = Self::default();
+        for (number, piece) in (0..).zip(pieces) {
+            vocabulary.longest = vocabulary.longest.max(piece.len());
+            match piece.strip_prefix(CONTINUATION) {
+                Some("") | None => vocabulary.starts.insert(piece, number),
+                Some(_) => vocabulary.continuations.insert(without_mark(piece), number),
+            };
+        }
+        vocabulary
+    }
+
+    /// Returns the number of distinct pieces.
+    pub(super) fn len(&self) -> usize {
+        self.starts.len() + self.continuations.len()
+    }
+
+    /// Returns the number of a piece that begins a word, or stands for something else, such as `[CLS]`.
+    #[cfg(feature = "tuned")]
+    pub(super) fn number(&self, piece: &str) -> Option<u32> {
+        self.starts.get(piece).copied()
+    }
+
+    /// Returns the pieces of `text`; a character that no piece begins with is passed over.
+    pub(super) fn cut(&self, text: &str) -> Vec<u32> {
+        let mut pieces = Vec::new();
+        for word in words(text) {
+            if word.chars().count() > MAX_WORD_CHARS {
+                continue;
+            }
+            let mut at = 0;
+            while at < word.len() {
+                let known = if at == 0 { &self.starts } else { &self.continuations };
+                let longest = word.floor_char_boundary(at + self.longest);
+                let ends = (at + 1..=longest).rev().filter(|&end| word.is_char_boundary(end));
+                let found = ends.filter_map(|end| known.get(&word[at..end]).map(|&piece| (end, piece))).next();
+                match found {
+                    Some((end, piece)) => {
+                        pieces.push(piece);
+                        at = end;
+                    }
+                    None => at = word.ceil_char_boundary(at + 1),
+                }
+            }
+        }
+        pieces
+    }
+
+    #[cfg(test)]
+    pub(super) fn names(&self) -> HashMap<u32, String> {
+        let starts = self.starts.iter().map(|(piece, number)| (*number, piece.to_string()));
+        starts.chain(self.continuations.iter().map(|(piece, number)| (*number, format!("##{piece}")))).collect()
+    }
+}
+
+fn without_mark(piece: Cow<'static, str>) -> Cow<'static, str> {
+    match piece {
+        Cow::Borrowed(piece) => Cow::Borrowed(&piece[CONTINUATION.len()..]),
+        Cow::Owned(piece) => Cow::Owned(piece[CONTINUATION.len()..].to_owned()),
+    }
+}
+
+/// Cuts a text as BERT's basic tokenizer does: lower case, no accents, every punctuation mark and Chinese character
+/// a word of its own.
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    for c in text.chars().filter(|&c| !is_noise(c)).nfd() {
+        if c.is_ascii_alphanumeric() {
+            word.push(c.to_ascii_lowercase());
+        } else if c.is_whitespace() {
+            words.push(mem::take(&mut word));
+        } else if is_punctuation(c) || is_han(c) {
+            words.extend([mem::take(&mut word), c.to_string()]);
+        } else if c.general_category() != GeneralCategory::NonspacingMark {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words.push(word);
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// Control and format characters, and the mark of text that could not be decoded.
+fn is_noise(c: char) -> bool {
+    !c.is_ascii_graphic()
+        && !c.is_whitespace()
+        && (c == '\u{fffd}' || c.general_category_group() == GeneralCategoryGroup::Other)
+}
+
+fn is_punctuation(c: char) -> bool {
+    c.is_ascii_punctuation() || (!c.is_ascii() && c.general_category_group() == GeneralCategoryGroup::Punctuation)
+}
+
+fn is_han(c: char) -> bool {
+    matches!(u32::from(c),
+        0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x2A6DF | 0x2A700..=0x2B81F
+        | 0x2B920..=0x2CEAF | 0x2F800..=0x2FA1F)
+}
