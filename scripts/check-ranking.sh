@@ -42,6 +42,6 @@ PY
 }
 
 check keyword 0.715 --mode keyword
-check static 0.670 --mode semantic --model static
-check hybrid-static 0.750 --mode hybrid --model static
-check hybrid-minilm 0.765 --mode hybrid --model target/models/minilm
+check static 0.670 --mode semantic
+check default 0.750 # hybrid, with the static model
+check hybrid-minilm 0.765 --model target/models/minilm

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use crate::catalog::{Catalog, Tool};
 use crate::deadline::{Deadline, Missed};
 use crate::eligibility::Eligibility;
-use crate::embed::Embedder;
+use crate::embed::{Embedder, StaticEmbedder};
 use crate::error::{IndexError, PickError, ScorerError};
 use crate::explain::{Basis, Explainer, MAX_CONSIDERED};
 use crate::fuse::{Fused, Fusion, Mode};
@@ -38,31 +38,48 @@ pub struct Engine {
     index: Arc<Index>,
 }
 
-/// Builds an [`Engine`].
+/// Builds an [`Engine`]. Unless told otherwise it ranks by words and, with the [`StaticEmbedder`], by meaning.
 pub struct EngineBuilder {
     catalog: Catalog,
-    config: IndexConfig,
+    model: Model,
+    cache_dir: Option<PathBuf>,
+    progress: Progress,
+}
+
+/// What ranks by meaning.
+enum Model {
+    Static,
+    Given(Arc<dyn Embedder>),
+    None,
 }
 
 impl EngineBuilder {
-    /// Ranks by meaning too, with this model.
+    /// Ranks by meaning with this model in place of the static one.
     #[must_use]
     pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
-        self.config.embedder = Some(embedder);
+        self.model = Model::Given(embedder);
         self
     }
 
-    /// Keeps embeddings in this folder, so that no text is embedded twice.
+    /// Ranks by words alone: no model is opened and no vector is made.
+    #[must_use]
+    pub fn keyword_only(mut self) -> Self {
+        self.model = Model::None;
+        self
+    }
+
+    /// Keeps embeddings in this folder, so that no text is embedded twice. Models whose vectors are quicker to
+    /// compute than to look up, as the static one, leave it alone.
     #[must_use]
     pub fn cache_dir(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.config.cache_dir = Some(folder.into());
+        self.cache_dir = Some(folder.into());
         self
     }
 
     /// Calls `report` with the number of tools embedded so far and of all tools, from any thread.
     #[must_use]
     pub fn on_progress(mut self, report: impl Fn(usize, usize) + Send + Sync + 'static) -> Self {
-        self.config.progress = Progress(Some(Arc::new(report)));
+        self.progress = Progress(Some(Arc::new(report)));
         self
     }
 
@@ -73,12 +90,18 @@ impl EngineBuilder {
     /// [`IndexError`] when the model fails on a tool. A cache that cannot be used is no error; see
     /// [`IndexStats::cache`].
     pub fn build(self) -> Result<Engine, IndexError> {
-        Ok(Engine { index: Arc::new(Index::build(self.catalog, self.config)?) })
+        let embedder = match self.model {
+            Model::Static => Some(StaticEmbedder::shared()? as Arc<dyn Embedder>),
+            Model::Given(embedder) => Some(embedder),
+            Model::None => None,
+        };
+        let config = IndexConfig { embedder, cache_dir: self.cache_dir, progress: self.progress };
+        Ok(Engine { index: Arc::new(Index::build(self.catalog, config)?) })
     }
 }
 
 impl Engine {
-    /// Indexes a catalog for keywords.
+    /// Indexes a catalog by words and by meaning, with the static model.
     ///
     /// # Errors
     ///
@@ -87,9 +110,9 @@ impl Engine {
         Self::builder(catalog).build()
     }
 
-    /// Starts building an engine with more than keywords.
+    /// Starts building an engine with another model, or with none.
     pub fn builder(catalog: Catalog) -> EngineBuilder {
-        EngineBuilder { catalog, config: IndexConfig::default() }
+        EngineBuilder { catalog, model: Model::Static, cache_dir: None, progress: Progress::default() }
     }
 
     /// Returns the catalog.
@@ -252,7 +275,11 @@ fn semantic(vectors: &Vectors, request: &Request<'_>, trace: &mut Trace) -> Opti
         catch_unwind(AssertUnwindSafe(embed)).map_err(|_| Missed::panicked())
     };
     match embedded {
-        Ok(Ok(query)) => {
+        Ok(Ok(None)) => {
+            trace.skipped(Stage::Semantic, "the model knows nothing of the request");
+            None
+        }
+        Ok(Ok(Some(query))) => {
             let signal = retrieve::semantic(vectors, &query);
             trace.ran(Stage::Semantic);
             Some(signal)
@@ -369,7 +396,8 @@ impl Scorer for BuiltInScorer {
             let semantic = match &index.vectors {
                 Some(vectors) if self.mode.uses_semantic() => {
                     let embedded = Vectors::embed_query(vectors.embedder().as_ref(), query.text());
-                    Some(retrieve::semantic(vectors, &embedded.map_err(|error| failed(error.to_string()))?))
+                    let embedded = embedded.map_err(|error| failed(error.to_string()))?;
+                    embedded.map(|query| retrieve::semantic(vectors, &query))
                 }
                 None if self.mode.uses_semantic() => {
                     return Err(failed("the engine has no embedding model".to_owned()));

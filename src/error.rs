@@ -234,9 +234,10 @@ pub enum PickError {
         /// The ids of the tools it may mean.
         candidates: Vec<String>,
     },
-    /// A semantic ranking was asked of an engine that has no embedding model.
+    /// A semantic ranking was asked of an engine that was built for keywords only.
     #[error(
-        "the mode {mode} needs an embedding model; build the engine with an embedder (--model on the command line), or use the mode keyword"
+        "the mode {mode} needs an embedding model, and the engine was built for keywords only; build it with a model, \
+         or use the mode keyword"
     )]
     NoEmbedder {
         /// The mode that was asked for.

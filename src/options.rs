@@ -29,7 +29,7 @@ pub struct PickOptions {
     pub debug: bool,
     /// Scores in place of the built-in ranking.
     pub scorer: Option<Arc<dyn Scorer>>,
-    /// The retrievers; by default both where the engine has an embedding model, else keywords only.
+    /// The retrievers; by default both, or keywords alone where the engine was built for keywords only.
     pub mode: Option<Mode>,
     /// How the retrievers' scores become one.
     pub fusion: Fusion,

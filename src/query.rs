@@ -5,6 +5,7 @@
 //! megabyte carries no more intent than its first pages, and must not cost more than they do.
 
 use serde_json::Value;
+use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
 /// The most text of a request that is read, in bytes of UTF-8.
 pub const MAX_QUERY_BYTES: usize = 64 * 1024;
@@ -37,9 +38,10 @@ impl Query {
         self.truncated
     }
 
-    /// Tells whether there is nothing but white space.
+    /// Tells whether there is nothing to search for: only white space, punctuation and characters that nobody sees.
     pub fn is_blank(&self) -> bool {
-        self.text.trim().is_empty()
+        use GeneralCategoryGroup::{Other, Punctuation, Separator};
+        self.text.chars().all(|c| matches!(c.general_category_group(), Separator | Punctuation | Other))
     }
 }
 
@@ -74,6 +76,16 @@ mod tests {
     fn json_values_are_stringified_and_strings_taken_as_they_are() {
         assert_eq!(Query::from(&json!("hello")).text(), "hello");
         assert_eq!(Query::from(&json!({"city": "Oslo"})).text(), r#"{"city":"Oslo"}"#);
+    }
+
+    #[test]
+    fn punctuation_and_what_nobody_sees_is_blank() {
+        for text in ["", " \n\t", "?!…", "、。", "\u{200b}\u{0}"] {
+            assert!(Query::new(text).is_blank(), "{text:?}");
+        }
+        for text in ["a", "-1", "🚀", "猫", "C++", "+"] {
+            assert!(!Query::new(text).is_blank(), "{text:?}");
+        }
     }
 
     #[test]

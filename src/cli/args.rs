@@ -13,11 +13,11 @@ use crate::{Catalog, DEFAULT_RRF_K, Engine, Fusion, Mode, PickOptions};
 /// Which retrievers rank.
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum ModeArg {
-    /// Words only.
+    /// Words only; no model is opened.
     Keyword,
-    /// Meaning only; needs --model.
+    /// Meaning only.
     Semantic,
-    /// Both; needs --model.
+    /// Both.
     Hybrid,
 }
 
@@ -30,12 +30,12 @@ enum FusionArg {
     Rrf,
 }
 
+/// The name of the model inside the program.
+const STATIC: &str = "static";
+
 /// How tools are ranked.
 #[derive(Args)]
 pub(super) struct RankingArgs {
-    /// What ranks [default: hybrid with --model, else keyword].
-    #[arg(long, value_enum)]
-    mode: Option<ModeArg>,
     /// How keyword and semantic scores become one.
     #[arg(long, value_enum, default_value = "weighted")]
     fusion: FusionArg,
@@ -43,12 +43,15 @@ pub(super) struct RankingArgs {
     model: ModelArgs,
 }
 
-/// The embedding model.
+/// Which retrievers there are, and the embedding model of the semantic one.
 #[derive(Args)]
 pub(super) struct ModelArgs {
+    /// What ranks.
+    #[arg(long, value_enum, default_value = "hybrid")]
+    mode: ModeArg,
     /// Embedding model: `static` (in the program), a folder with model.onnx and tokenizer.json, or a model's name.
-    #[arg(long, value_name = "static|DIR|NAME")]
-    model: Option<String>,
+    #[arg(long, value_name = "static|DIR|NAME", default_value = STATIC)]
+    model: String,
     /// ONNX Runtime shared library.
     #[arg(long, value_name = "FILE", env = "ORT_DYLIB_PATH")]
     onnx_runtime: Option<PathBuf>,
@@ -97,7 +100,7 @@ impl EligibilityArgs {
 
 impl RankingArgs {
     pub(super) fn apply(&self, options: &mut PickOptions) {
-        options.mode = self.mode.map(|mode| match mode {
+        options.mode = Some(match self.model.mode {
             ModeArg::Keyword => Mode::Keyword,
             ModeArg::Semantic => Mode::Semantic,
             ModeArg::Hybrid => Mode::Hybrid,
@@ -108,26 +111,24 @@ impl RankingArgs {
         };
     }
 
-    /// Opens the model, which may serve several catalogs; a mode that needs none leaves it closed.
+    /// Opens the model, which may serve several catalogs.
     pub(super) fn open_model(&self) -> anyhow::Result<Model> {
-        match self.mode {
-            Some(ModeArg::Keyword) => Ok(Model { embedder: None, cache_dir: None }),
-            _ => self.model.open(),
-        }
+        self.model.open()
     }
 }
 
 impl ModelArgs {
+    /// Opens the model; a mode that needs none leaves it closed.
     pub(super) fn open(&self) -> anyhow::Result<Model> {
         let cache_dir = self.cache_dir.clone().or_else(|| {
             directories::ProjectDirs::from("", "", "picktools").map(|folders| folders.cache_dir().to_owned())
         });
-        match self.model.as_deref() {
-            None => Ok(Model { embedder: None, cache_dir: None }),
-            // Quicker to compute than to look up.
-            Some("static") => Ok(Model { embedder: Some(crate::StaticEmbedder::shared()?), cache_dir: None }),
-            Some(model) => Ok(Model { embedder: Some(self.embedder(model, cache_dir.as_deref())?), cache_dir }),
-        }
+        let embedder = match (self.mode, self.model.as_str()) {
+            (ModeArg::Keyword, _) => None,
+            (_, STATIC) => Some(crate::StaticEmbedder::shared()? as Arc<dyn crate::Embedder>),
+            (_, model) => Some(self.embedder(model, cache_dir.as_deref())?),
+        };
+        Ok(Model { embedder, cache_dir })
     }
 
     #[cfg(feature = "fastembed")]
@@ -162,10 +163,14 @@ pub(super) struct Model {
 impl Model {
     /// Indexes `catalog`, with a progress bar while it is embedded, and warns where the cache is of no use.
     pub(super) fn engine(&self, catalog: Catalog) -> anyhow::Result<Engine> {
-        let mut builder = Engine::builder(catalog);
-        if let Some(embedder) = &self.embedder {
+        let mut builder = match &self.embedder {
+            Some(embedder) => Engine::builder(catalog).embedder(Arc::clone(embedder)),
+            None => Engine::builder(catalog).keyword_only(),
+        };
+        // A model that needs no cache needs no patience either.
+        if self.embedder.as_ref().is_some_and(|embedder| embedder.worth_caching()) {
             let bar = progress_bar("embedding");
-            builder = builder.embedder(Arc::clone(embedder)).on_progress(move |done, total| {
+            builder = builder.on_progress(move |done, total| {
                 bar.set_length(total as u64);
                 bar.set_position(done as u64);
                 if done == total {

@@ -27,7 +27,7 @@ struct Cli {
 enum Command {
     /// Pick the tools that a request needs.
     Pick(pick::PickCommand),
-    /// Index a catalog and tell what the index holds; with a model, this fills the embedding cache.
+    /// Index a catalog and tell what the index holds; this fills the embedding cache of a model that needs one.
     Index(index::IndexCommand),
     /// Measure ranking quality and latency on queries with known answers.
     Eval(eval::EvalCommand),

@@ -29,6 +29,11 @@ pub trait Embedder: Send + Sync {
     /// Returns the length of every vector.
     fn dimensions(&self) -> usize;
 
+    /// Tells whether vectors shall be kept in a cache; not so where a vector is quicker to compute than to look up.
+    fn worth_caching(&self) -> bool {
+        true
+    }
+
     /// Embeds `texts`, one unit vector a text, in order; the same text gives the same vector in any company.
     ///
     /// `progress` is told how many of them are done, from any thread.

@@ -107,11 +107,17 @@ impl Embedder for StaticEmbedder {
         self.dimensions
     }
 
-    fn embed(&self, _: Role, texts: &[&str], _: &(dyn Fn(usize) + Sync)) -> Result<Vec<Vec<f32>>, EmbedError> {
-        if let [text] = texts {
-            return Ok(vec![self.vector(text)]);
-        }
-        Ok(texts.par_iter().map(|text| self.vector(text)).collect())
+    fn worth_caching(&self) -> bool {
+        false
+    }
+
+    fn embed(&self, _: Role, texts: &[&str], progress: &(dyn Fn(usize) + Sync)) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let vectors = match texts {
+            [text] => vec![self.vector(text)],
+            _ => texts.par_iter().map(|text| self.vector(text)).collect(),
+        };
+        progress(texts.len());
+        Ok(vectors)
     }
 }
 

@@ -21,7 +21,6 @@ use crate::error::IndexError;
 use crate::names::NameTable;
 
 /// What a catalog is indexed with.
-#[derive(Default)]
 pub(crate) struct IndexConfig {
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) cache_dir: Option<PathBuf>,
@@ -55,8 +54,8 @@ impl Index {
         let keyword = KeywordIndex::build(&catalog)?;
         let (vectors, cache) = match config.embedder {
             Some(embedder) => {
-                let cache =
-                    config.cache_dir.map(|root| VectorCache::open(&root, embedder.identity(), embedder.dimensions()));
+                let folder = config.cache_dir.filter(|_| embedder.worth_caching());
+                let cache = folder.map(|root| VectorCache::open(&root, embedder.identity(), embedder.dimensions()));
                 let (vectors, status) = Vectors::build(&catalog, embedder, cache, &config.progress)?;
                 (Some(vectors), status)
             }

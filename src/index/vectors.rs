@@ -61,11 +61,11 @@ impl Vectors {
         Ok((Self { embedder, matrix }, cache.map(|cache| cache.status())))
     }
 
-    /// Embeds a request.
-    pub(crate) fn embed_query(embedder: &dyn Embedder, text: &str) -> Result<Vec<f32>, EmbedError> {
+    /// Embeds a request; `None` where the model knows nothing of it, so that no tool is nearer than another.
+    pub(crate) fn embed_query(embedder: &dyn Embedder, text: &str) -> Result<Option<Vec<f32>>, EmbedError> {
         let vectors = embedder.embed(Role::Query, &[text], &|_| {})?;
         check_shape(embedder, &vectors, 1)?;
-        Ok(vectors.into_iter().next().unwrap_or_default())
+        Ok(vectors.into_iter().next().filter(|vector| vector.iter().any(|&value| value != 0.0)))
     }
 
     /// Returns the cosine similarity of every tool to `query`, a unit vector.

@@ -2,16 +2,22 @@
 
 // Imports between the library's modules go one way, and the library neither prints nor reads the environment.
 mod architecture;
-// The program: answers, exit codes, bad input, evaluation.
+// The program: answers, exit codes, bad input.
 #[cfg(feature = "cli")]
 mod cli;
+// Its evaluation of rankings: figures, floors, comparison.
+#[cfg(feature = "cli")]
+mod evaluating;
 // Catalogs: every format, every fault with its place, identity and digest.
 mod formats;
-// Picks in keyword mode: guarantees, eligibility, the cut, determinism, odd requests.
+// Picks: guarantees, eligibility, the cut, determinism, odd requests.
 mod picking;
 // Custom scorers: composing, lying, failing, and being late.
 mod scoring;
-// Embedding models: a made-up one for the rules, the real MiniLM for the ONNX path.
+// Embedding models: the default, and a made-up one for the rules.
 mod semantic;
+// The real MiniLM for the ONNX path.
+#[cfg(feature = "fastembed")]
+mod minilm;
 // What the modules above share.
 mod support;

@@ -1,5 +1,5 @@
-//! Picks in keyword mode: what is guaranteed to be returned, what is guaranteed not to be, how the cut is made, and
-//! that the same request always gives the same answer.
+//! Picks: what is guaranteed to be returned, what is guaranteed not to be, how the cut is made, and that the same
+//! request always gives the same answer. Where nothing else is said they are hybrid.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -14,7 +14,9 @@ use picktools::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::support::{WORKPLACE, catalog, engine, fixture, ids, pick, public_ids, set, tool, workplace};
+use crate::support::{
+    KEYWORDS, WORKPLACE, catalog, engine, fixture, ids, in_mode, pick, public_ids, set, tool, workplace,
+};
 
 /// The requests of the fixture catalog.
 static REQUESTS: LazyLock<Vec<String>> = LazyLock::new(|| {
@@ -178,7 +180,8 @@ fn check_ineligible(tool: &str, code: &str, options: &PickOptions) {
     let witness = Arc::new(Witness::default());
     let base = PickOptions { max_candidates: 1_000, min_score: 0.0, debug: true, ..options.clone() };
     for (path, options) in [
-        ("keyword", base.clone()),
+        ("hybrid", base.clone()),
+        ("keyword", PickOptions { mode: Some(Mode::Keyword), ..base.clone() }),
         ("always_include", PickOptions { always_include: vec![tool.to_owned()], ..base.clone() }),
         ("rrf", PickOptions { fusion: Fusion::Rrf { k: 60 }, ..base.clone() }),
         ("max_per_source", PickOptions { max_per_source: Some(50), ..base.clone() }),
@@ -376,7 +379,7 @@ fn ties_go_by_registration_order() {
 #[test]
 fn reciprocal_rank_fusion_keeps_a_single_retrievers_order() {
     for query in ["book a meeting room", "find the contract", "error rate of the gateway"] {
-        let options = |fusion| PickOptions { fusion, min_score: 0.0, max_candidates: 5, ..PickOptions::default() };
+        let options = |fusion| PickOptions { fusion, min_score: 0.0, max_candidates: 5, ..in_mode(Mode::Keyword) };
         let weighted = pick(&WORKPLACE, query, &options(Fusion::Weighted));
         let rrf = pick(&WORKPLACE, query, &options(Fusion::Rrf { k: 60 }));
         assert_eq!(ids(&weighted), ids(&rrf), "{query}");
@@ -446,12 +449,6 @@ fn options_that_make_no_sense_are_refused_by_name() {
             other => panic!("{name}: {other:?}"),
         }
     }
-    for (mode, name) in [(Mode::Semantic, "semantic"), (Mode::Hybrid, "hybrid")] {
-        let options = PickOptions { mode: Some(mode), ..options() };
-        let error = WORKPLACE.pick(&Query::new("anything"), &options).expect_err("there is no model");
-        assert!(matches!(error, PickError::NoEmbedder { mode } if mode == name), "{error}");
-        assert!(error.to_string().contains("--model"), "{error}");
-    }
 }
 
 #[test]
@@ -493,6 +490,7 @@ fn every_outcome_is_ordered_and_within_bounds() {
             },
         ] {
             check_outcome(&WORKPLACE, query, &options);
+            check_outcome(&KEYWORDS, query, &options);
         }
     }
 }
@@ -645,7 +643,7 @@ fn a_tool_is_found_by_every_field_of_its_document() {
         ("bandicoot", "t6"),
         ("thylacine", "t7"),
     ] {
-        assert_eq!(ids(&pick(&engine, query, &PickOptions::default())), [tool], "{query}");
+        assert_eq!(ids(&pick(&engine, query, &in_mode(Mode::Keyword))), [tool], "{query}");
     }
 }
 

@@ -11,7 +11,7 @@ use picktools::{
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::support::{WORKPLACE, ids, pick, public_ids, set, tool};
+use crate::support::{KEYWORDS, WORKPLACE, ids, in_mode, pick, public_ids, set, tool};
 
 /// How long a pick with a deadline of 200 ms may take at the very most; the real overrun is measured by a bench.
 const AT_MOST: Duration = Duration::from_secs(2);
@@ -205,7 +205,8 @@ fn no_time_at_all_gives_the_catalogs_order() {
     let options = PickOptions { timeout: Some(Duration::ZERO), ..PickOptions::default() };
     let selection = pick(&WORKPLACE, "book a meeting room", &options);
     assert_eq!(ids(&selection), public_ids(WORKPLACE.catalog())[..3]);
-    assert_eq!(selection.degraded.iter().map(|degraded| degraded.stage).collect::<Vec<_>>(), [Stage::Keyword]);
+    let degraded: Vec<Stage> = selection.degraded.iter().map(|degraded| degraded.stage).collect();
+    assert_eq!(degraded, [Stage::Keyword, Stage::Semantic]);
 }
 
 #[test]
@@ -275,7 +276,7 @@ fn built_in_scorers_compose() {
     for query in
         ["book a meeting room", "find the message about the contract", "welche Kunden haben noch nicht gezahlt?"]
     {
-        let plain = PickOptions { max_candidates: 5, ..PickOptions::default() };
+        let plain = PickOptions { max_candidates: 5, ..in_mode(Mode::Keyword) };
         let plain = pick(&WORKPLACE, query, &plain);
         for scorer in [Arc::new(keyword()) as Arc<dyn Scorer>, Arc::new(Mean(keyword(), keyword()))] {
             let scorer = PickOptions { max_candidates: 5, scorer: Some(scorer), ..PickOptions::default() };
@@ -298,7 +299,7 @@ fn built_in_scorers_compose() {
 
 #[test]
 fn a_built_in_scorer_that_cannot_score_says_so() {
-    let semantic = pick(&WORKPLACE, "anything", &options(WORKPLACE.scorer(Mode::Semantic)));
+    let semantic = pick(&WORKPLACE, "anything", &options(KEYWORDS.scorer(Mode::Semantic)));
     check_fallback(&semantic, "the scorer semantic failed: the engine has no embedding model", 3);
     let stranger = crate::support::engine(crate::support::catalog([tool("elsewhere", "stranger", "")]));
     let selection = pick(&stranger, "anything", &options(WORKPLACE.scorer(Mode::Keyword)));

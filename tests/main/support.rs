@@ -1,12 +1,17 @@
 //! What the modules share: where the fixtures lie, the fixture engine, and short ways to say common things.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use picktools::{Catalog, Engine, PickOptions, Query, Selection, Tool};
+use picktools::{Catalog, Engine, Mode, PickOptions, Query, Selection, Tool};
 
-/// The engine over the fixture catalog, keywords only.
+/// The engine over the fixture catalog, as it is built where nothing else is said.
 pub(crate) static WORKPLACE: LazyLock<Engine> = LazyLock::new(|| engine(workplace()));
+
+/// The same, built for keywords only.
+pub(crate) static KEYWORDS: LazyLock<Engine> =
+    LazyLock::new(|| Engine::builder(workplace()).keyword_only().build().expect("keywords need nothing"));
 
 /// A path below the crate.
 pub(crate) fn root(path: &str) -> PathBuf {
@@ -22,7 +27,14 @@ pub(crate) fn workplace() -> Catalog {
 }
 
 pub(crate) fn engine(catalog: Catalog) -> Engine {
-    Engine::new(catalog).expect("keywords need nothing")
+    Engine::new(catalog).expect("the static model needs nothing")
+}
+
+/// Every file below a folder.
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries =
+        fs::read_dir(folder).expect("the folder can be read").map(|entry| entry.expect("it can be read").path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
 /// A catalog made in memory.
@@ -36,6 +48,10 @@ pub(crate) fn tool(source: &str, name: &str, description: &str) -> Tool {
     tool.source = Some(source.to_owned());
     tool.id = tool.qualified_name();
     tool
+}
+
+pub(crate) fn in_mode(mode: Mode) -> PickOptions {
+    PickOptions { mode: Some(mode), ..PickOptions::default() }
 }
 
 pub(crate) fn pick(engine: &Engine, query: &str, options: &PickOptions) -> Selection {

@@ -1,0 +1,245 @@
+//! The real MiniLM on ONNX Runtime: its vectors, its folder, and what is said when something is missing.
+
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+use std::{env, fs};
+
+use picktools::{EmbedError, Embedder, Engine, FastEmbedder, FastEmbedderOptions, Mode, PickOptions, Role, Selection};
+
+use crate::support::{files, ids, in_mode, pick, root, workplace};
+
+static MODEL: LazyLock<Arc<FastEmbedder>> = LazyLock::new(|| {
+    Arc::new(FastEmbedder::from_folder(models().join("minilm"), &options()).expect("the model is sound"))
+});
+
+static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
+    let embedder = Arc::clone(&*MODEL) as Arc<dyn Embedder>;
+    Engine::builder(workplace()).embedder(embedder).build().expect("the model works")
+});
+
+/// The folder that `scripts/fetch-models.sh` fills.
+fn models() -> PathBuf {
+    let folder = env::var_os("PICKTOOLS_TEST_MODELS").map_or_else(|| root("target/models"), PathBuf::from);
+    for file in ["minilm/model.onnx", "minilm/tokenizer.json", "libonnxruntime.so"] {
+        let path = folder.join(file);
+        assert!(path.is_file(), "{} is not there; run scripts/fetch-models.sh first", path.display());
+    }
+    folder
+}
+
+fn options() -> FastEmbedderOptions {
+    FastEmbedderOptions { runtime: Some(models().join("libonnxruntime.so")), ..FastEmbedderOptions::default() }
+}
+
+fn embed(role: Role, texts: &[&str]) -> Vec<Vec<f32>> {
+    MODEL.embed(role, texts, &|_| {}).expect("the model works")
+}
+
+fn json(selection: &Selection) -> String {
+    serde_json::to_string(selection).expect("a selection serialises")
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+#[test]
+fn similarities_are_those_of_the_reference() {
+    // By onnxruntime and tokenizers in Python, mean pooling, on the same files.
+    for (a, b, expected) in [
+        ("Send an e-mail to a colleague", "Write a message to a co-worker", 0.5881),
+        ("Send an e-mail to a colleague", "Weather forecast for the coming days", 0.1064),
+        ("read_file: Print a file of the local machine", "show me what is in this document", 0.0784),
+        ("convert currency", "How many yen are 250 Swiss francs?", 0.4607),
+        ("The cat sits on the mat", "The cat sits on the mat", 1.0),
+    ] {
+        let vectors = embed(Role::Document, &[a, b]);
+        let similarity = dot(&vectors[0], &vectors[1]);
+        assert!((similarity - expected).abs() < 0.02, "{a} / {b}: {similarity} against {expected}");
+    }
+    assert_eq!(MODEL.dimensions(), 384);
+}
+
+#[test]
+fn vectors_have_unit_length_and_no_company() {
+    let long = "word ".repeat(5_000);
+    let texts = ["", "a", "book a meeting room", "查询订单", "🚀", &long, "delete a file", "read_file", "Überweisung"];
+    let together = embed(Role::Document, &texts);
+    for (text, vector) in texts.iter().zip(&together) {
+        let length = dot(vector, vector).sqrt();
+        assert!((length - 1.0).abs() < 1e-4, "{text:.20}: {length}");
+        assert_eq!(&embed(Role::Document, &[text])[0], vector, "{text:.20} alone and among others");
+    }
+    assert_eq!(together, embed(Role::Document, &texts), "again");
+}
+
+#[test]
+fn meaning_finds_what_words_miss() {
+    let query = "take a picture of the whole page, down to the footer";
+    let keyword = pick(&ENGINE, query, &in_mode(Mode::Keyword));
+    let hybrid = pick(&ENGINE, query, &PickOptions::default());
+    assert!(!ids(&keyword).contains(&"browser/browser_screenshot"), "{:?}", ids(&keyword));
+    assert!(ids(&hybrid).contains(&"browser/browser_screenshot"), "{:?}", ids(&hybrid));
+    let semantic = hybrid.picks[0].provenance.semantic.as_ref().expect("meaning is evidence");
+    assert!(semantic.model.starts_with("onnx:"), "{}", semantic.model);
+}
+
+#[test]
+fn the_same_request_gives_the_same_bytes() {
+    for query in ["book a meeting room", "où est mon colis", "the disk is full"] {
+        assert_eq!(
+            json(&pick(&ENGINE, query, &PickOptions::default())),
+            json(&pick(&ENGINE, query, &PickOptions::default()))
+        );
+    }
+}
+
+#[test]
+fn a_generous_deadline_changes_nothing() {
+    let timed = PickOptions { timeout: Some(Duration::from_secs(60)), ..PickOptions::default() };
+    let query = "book a meeting room";
+    assert_eq!(json(&pick(&ENGINE, query, &PickOptions::default())), json(&pick(&ENGINE, query, &timed)));
+}
+
+/// A model folder with these files of the real one.
+fn folder(files: &[&str]) -> tempfile::TempDir {
+    let temporary = tempfile::tempdir().expect("a folder can be made");
+    for file in files {
+        fs::copy(models().join("minilm").join(file), temporary.path().join(file)).expect("it can be copied");
+    }
+    temporary
+}
+
+#[test]
+fn a_folder_that_lacks_files_names_them() {
+    for (there, lacking) in [
+        (&[][..], &["model.onnx", "tokenizer.json"][..]),
+        (&["tokenizer.json"], &["model.onnx"]),
+        (&["model.onnx"], &["tokenizer.json"]),
+    ] {
+        let temporary = folder(there);
+        match FastEmbedder::from_folder(temporary.path(), &options()) {
+            Err(error @ EmbedError::MissingFiles { .. }) => {
+                assert!(lacking.iter().all(|file| error.to_string().contains(file)), "{error}");
+                let EmbedError::MissingFiles { path, missing } = error else { unreachable!("just matched") };
+                assert_eq!(
+                    (path.as_path(), &missing[..]),
+                    (temporary.path(), &lacking.iter().map(|&file| file.to_owned()).collect::<Vec<_>>()[..])
+                );
+            }
+            other => panic!("{there:?}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn damaged_files_are_errors_of_loading() {
+    let whole = folder(&["model.onnx", "tokenizer.json"]);
+    let damage = |file: &str, bytes: &[u8]| {
+        let kept = fs::read(whole.path().join(file)).ok();
+        fs::write(whole.path().join(file), bytes).expect("it can be written");
+        let error = FastEmbedder::from_folder(whole.path(), &options()).expect_err("the file is damaged");
+        assert!(matches!(&error, EmbedError::Load { reason, .. } if !reason.is_empty()), "{file}: {error}");
+        assert!(error.to_string().contains(&whole.path().display().to_string()), "{file}: {error}");
+        match kept {
+            Some(kept) => fs::write(whole.path().join(file), kept).expect("it can be written"),
+            None => fs::remove_file(whole.path().join(file)).expect("it can be removed"),
+        }
+    };
+    let model = fs::read(whole.path().join("model.onnx")).expect("it was copied");
+    damage("model.onnx", b"");
+    damage("model.onnx", b"not a model");
+    damage("model.onnx", &model[..model.len() / 2]);
+    damage("tokenizer.json", b"{}");
+    damage("tokenizer.json", b"{\"version\":");
+    damage("config.json", b"[]");
+    damage("tokenizer_config.json", b"{\"pad_token\":");
+}
+
+#[test]
+fn a_copied_folder_is_the_same_model_and_a_changed_one_is_not() {
+    let copy = folder(&["model.onnx", "tokenizer.json"]);
+    let open = || FastEmbedder::from_folder(copy.path(), &options()).expect("the model is sound");
+    assert_eq!(open().identity(), MODEL.identity(), "cached vectors are good wherever the folder lies");
+    fs::write(copy.path().join("config_sentence_transformers.json"), br#"{"prompts": {"query": "query: "}}"#)
+        .expect("it can be written");
+    let prompted = open();
+    assert_ne!(prompted.identity(), MODEL.identity());
+    let embed_with = |role| prompted.embed(role, &["book a room"], &|_| {}).expect("the model works").remove(0);
+    assert_eq!(embed_with(Role::Document), embed(Role::Document, &["book a room"])[0]);
+    assert_eq!(embed_with(Role::Query), embed(Role::Query, &["query: book a room"])[0]);
+}
+
+#[test]
+fn an_unknown_model_gets_a_suggestion() {
+    match FastEmbedder::from_name("BGESmalENV15", &options()) {
+        Err(EmbedError::UnknownModel { name, suggestion, known }) => {
+            assert_eq!((name.as_str(), suggestion.as_deref()), ("BGESmalENV15", Some("BGESmallENV15")));
+            assert!(known.contains(&"AllMiniLML6V2".to_owned()), "{known:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let error = FastEmbedder::from_name("☃", &options()).expect_err("there is no such model");
+    assert!(!error.to_string().contains("did you mean") && error.to_string().contains("folder"), "{error}");
+}
+
+#[cfg(not(feature = "fastembed-download"))]
+#[test]
+fn a_known_model_that_cannot_be_fetched_says_what_to_do() {
+    for name in ["BGESmallENV15", "Xenova/bge-small-en-v1.5", "bge-small-EN-v1.5"] {
+        let error = FastEmbedder::from_name(name, &options()).expect_err("this build fetches nothing");
+        assert!(matches!(&error, EmbedError::Download { name: told, .. } if told == name), "{error}");
+        assert!(error.to_string().contains("fastembed-download"), "{error}");
+        assert!(error.to_string().contains("tokenizer.json"), "{error}");
+    }
+}
+
+/// The program: a process loads ONNX Runtime only once, and these need processes of their own.
+#[cfg(feature = "cli")]
+mod program {
+    use super::*;
+    use crate::cli::{picktools, stderr, stdout};
+
+    #[test]
+    fn a_missing_runtime_says_how_to_get_it() {
+        let temporary = tempfile::tempdir().expect("a folder can be made");
+        let no_library = temporary.path().join("text.so");
+        fs::write(&no_library, b"no library").expect("it can be written");
+        for library in [temporary.path().join("none.so"), no_library, temporary.path().to_owned()] {
+            for by_name in [false, true] {
+                let model = if by_name { PathBuf::from("BGESmallENV15") } else { models().join("minilm") };
+                let mut command = picktools(&["pick", "x", "--catalog", "fixtures/catalogs/workplace", "--model"]);
+                let output = command.arg(&model).env("ORT_DYLIB_PATH", &library).output().expect("it runs");
+                let text = stderr(&output);
+                assert_eq!(output.status.code(), Some(2), "{text}");
+                assert!(text.starts_with("error: cannot load ONNX Runtime from "), "{text}");
+                assert!(text.contains(&library.display().to_string()), "{text}");
+                assert!(text.contains("pip install onnxruntime") && text.contains("ORT_DYLIB_PATH"), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn explain_shows_both_retrievers_and_the_cache_serves_the_second_run() {
+        let temporary = tempfile::tempdir().expect("a folder can be made");
+        let library = models().join("libonnxruntime.so");
+        let model = models().join("minilm");
+        let run = |arguments: &[&str]| {
+            let mut command = picktools(arguments);
+            command.arg("--catalog").arg(root("fixtures/formats/native.json")).arg("--model").arg(&model);
+            command.arg("--onnx-runtime").arg(&library).arg("--cache-dir").arg(temporary.path());
+            let output = command.output().expect("it runs");
+            assert!(output.status.success(), "{}", stderr(&output));
+            stdout(&output)
+        };
+        let first = run(&["pick", "will it rain in Oslo", "--explain"]);
+        for part in ["keyword   ", "semantic  rank 1, cosine 0.", "(onnx:", "fused     ", "keyword 0.", "semantic 0."] {
+            assert!(first.contains(part), "{part:?} is not in:\n{first}");
+        }
+        assert!(!files(temporary.path()).is_empty(), "the cache was written");
+        assert_eq!(first, run(&["pick", "will it rain in Oslo", "--explain"]));
+        let index: serde_json::Value = serde_json::from_str(&run(&["index", "--json"])).expect("it is JSON");
+        assert_eq!((&index["dimensions"], &index["cache"]["entries"]), (&384.into(), &3.into()), "{index}");
+    }
+}
