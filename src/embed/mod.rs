@@ -1,6 +1,8 @@
-//! The `Embedder` seam, the static model, the adapter for fastembed, and the cache.
+//! The `Embedder` seam, the static model, the adapters for endpoints and for fastembed, and the cache.
 
 mod cache;
+#[cfg(feature = "endpoint")]
+mod endpoint;
 #[cfg(feature = "fastembed")]
 mod fastembed;
 mod static_model;
@@ -13,6 +15,8 @@ pub use static_model::StaticEmbedder;
 
 #[cfg(feature = "fastembed")]
 pub use self::fastembed::{FastEmbedder, FastEmbedderOptions};
+#[cfg(feature = "endpoint")]
+pub use endpoint::{EndpointEmbedder, EndpointOptions};
 
 /// A model that turns texts into vectors whose dot product is the similarity of the texts.
 ///
