@@ -107,7 +107,7 @@ impl fmt::Display for FaultList<'_> {
 }
 
 /// An error from an embedding model.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmbedError {
     /// The ONNX Runtime library cannot be loaded.
@@ -161,6 +161,28 @@ pub enum EmbedError {
         name: String,
         /// Why it failed.
         reason: String,
+    },
+    /// An embedding endpoint cannot be asked: its URL, the model's name or the key is none.
+    #[error("cannot use the embedding endpoint {url}: {reason}; {remedy}")]
+    InvalidEndpoint {
+        /// What was named, without user, password and query.
+        url: String,
+        /// What is wrong.
+        reason: String,
+        /// How to mend it.
+        remedy: String,
+    },
+    /// An embedding endpoint did not give what it was asked for.
+    #[error("cannot embed with the model {model:?} at {url}: {reason}; {remedy}")]
+    Endpoint {
+        /// Where it is, without user, password and query.
+        url: String,
+        /// The model it was asked for.
+        model: String,
+        /// Why it failed, with what came back, shortened.
+        reason: String,
+        /// What to do.
+        remedy: String,
     },
     /// The model failed on a text.
     #[error("the model {model} failed: {reason}")]

@@ -22,7 +22,8 @@
 //! - Imports go one way: a module uses only those declared above it (`tests/architecture.rs`).
 //! - Eligibility excludes, `select` truncates, `fuse` reorders, and each leaves evidence.
 //! - The same inputs give the same bytes; times stand outside the serialised outcome.
-//! - The library reads no environment and prints nothing; a clock is read for deadlines and timings only.
+//! - The library prints nothing and reads no environment unless asked to (`EndpointOptions`'s proxy); a clock is read
+//!   for deadlines and timings only.
 //! - A stage that did not run says so.
 
 mod error;
@@ -54,6 +55,8 @@ pub use eligibility::{IneligibleReason, MAX_LISTED_INELIGIBLE};
 #[cfg(feature = "tuned")]
 pub use embed::TunedEmbedder;
 pub use embed::{CacheStatus, Embedder, Role, StaticEmbedder};
+#[cfg(feature = "endpoint")]
+pub use embed::{EndpointEmbedder, EndpointOptions};
 #[cfg(feature = "fastembed")]
 pub use embed::{FastEmbedder, FastEmbedderOptions};
 pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output;
-use crate::{Catalog, DEFAULT_RRF_K, Engine, Fusion, Mode, PickOptions};
+use crate::{Catalog, DEFAULT_RRF_K, EmbedError, Embedder, Engine, Fusion, Mode, PickOptions, Role};
 
 /// Which retrievers rank.
 #[derive(Clone, Copy, ValueEnum)]
@@ -49,9 +49,14 @@ pub(super) struct ModelArgs {
     /// What ranks.
     #[arg(long, value_enum, default_value = "hybrid")]
     mode: ModeArg,
-    /// Embedding model: `static` (in the program), a folder with model.onnx and tokenizer.json, or a model's name.
-    #[arg(long, value_name = "static|DIR|NAME", default_value = STATIC)]
-    model: String,
+    /// Embedding model: `static` (in the program), a folder with model.onnx and tokenizer.json, a model's name, or
+    /// the name that the endpoint of --embed-url gives it [default: static].
+    #[arg(long, value_name = "static|DIR|NAME")]
+    model: Option<String>,
+    /// OpenAI-compatible embedding endpoint, such as http://localhost:11434/v1; its key is read from
+    /// PICKTOOLS_EMBED_API_KEY, else from OPENAI_API_KEY; set the first to nothing to send none.
+    #[arg(long, value_name = "URL")]
+    embed_url: Option<String>,
     /// ONNX Runtime shared library.
     #[arg(long, value_name = "FILE", env = "ORT_DYLIB_PATH")]
     onnx_runtime: Option<PathBuf>,
@@ -111,6 +116,19 @@ impl RankingArgs {
         };
     }
 
+    /// Opens the model and indexes `catalog` for a pick, which an endpoint that fails does not stand in the way of:
+    /// the semantic stage then fails for the same reason, and keywords rank.
+    pub(super) fn engine_for_pick(&self, catalog: Catalog) -> anyhow::Result<Engine> {
+        let engine = self.open_model().and_then(|model| model.engine(catalog.clone()));
+        let Err(error) = engine else { return engine };
+        match error.chain().find_map(|cause| cause.downcast_ref()) {
+            Some(failure @ EmbedError::Endpoint { .. }) => {
+                Ok(Engine::builder(catalog).embedder(Arc::new(Lost(failure.clone()))).build()?)
+            }
+            _ => Err(error),
+        }
+    }
+
     /// Opens the model, which may serve several catalogs.
     pub(super) fn open_model(&self) -> anyhow::Result<Model> {
         self.model.open()
@@ -123,16 +141,32 @@ impl ModelArgs {
         let cache_dir = self.cache_dir.clone().or_else(|| {
             directories::ProjectDirs::from("", "", "picktools").map(|folders| folders.cache_dir().to_owned())
         });
-        let embedder = match (self.mode, self.model.as_str()) {
-            (ModeArg::Keyword, _) => None,
-            (_, STATIC) => Some(crate::StaticEmbedder::shared()? as Arc<dyn crate::Embedder>),
-            (_, model) => Some(self.embedder(model, cache_dir.as_deref())?),
+        let embedder = match (self.mode, &self.embed_url, self.model.as_deref().unwrap_or(STATIC)) {
+            (ModeArg::Keyword, ..) => None,
+            (_, Some(url), _) => Some(self.endpoint(url)?),
+            (_, None, STATIC) => Some(crate::StaticEmbedder::shared()? as Arc<dyn Embedder>),
+            (_, None, model) => Some(self.embedder(model, cache_dir.as_deref())?),
         };
         Ok(Model { embedder, cache_dir })
     }
 
+    #[cfg(feature = "endpoint")]
+    fn endpoint(&self, url: &str) -> anyhow::Result<Arc<dyn Embedder>> {
+        let Some(model) = &self.model else {
+            anyhow::bail!("--embed-url needs --model NAME: the model to ask that endpoint for");
+        };
+        let options =
+            crate::EndpointOptions { api_key: api_key()?, proxy_from_env: true, ..crate::EndpointOptions::default() };
+        Ok(Arc::new(crate::EndpointEmbedder::open(url, model, &options)?))
+    }
+
+    #[cfg(not(feature = "endpoint"))]
+    fn endpoint(&self, _: &str) -> anyhow::Result<Arc<dyn Embedder>> {
+        anyhow::bail!("this build asks no embedding endpoints; build with the feature endpoint")
+    }
+
     #[cfg(feature = "fastembed")]
-    fn embedder(&self, model: &str, cache_dir: Option<&Path>) -> anyhow::Result<Arc<dyn crate::Embedder>> {
+    fn embedder(&self, model: &str, cache_dir: Option<&Path>) -> anyhow::Result<Arc<dyn Embedder>> {
         let options = crate::FastEmbedderOptions {
             runtime: self.onnx_runtime.clone().filter(|path| !path.as_os_str().is_empty()),
             models_dir: cache_dir.map(|folder| folder.join("models")),
@@ -147,16 +181,29 @@ impl ModelArgs {
     }
 
     #[cfg(not(feature = "fastembed"))]
-    fn embedder(&self, model: &str, _: Option<&Path>) -> anyhow::Result<Arc<dyn crate::Embedder>> {
+    fn embedder(&self, model: &str, _: Option<&Path>) -> anyhow::Result<Arc<dyn Embedder>> {
         anyhow::bail!(
             "cannot open the model {model:?}: this build has no embedding models; build with the feature fastembed"
         )
     }
 }
 
+/// The key of an embedding endpoint. An empty one of our own keeps the other from being sent.
+#[cfg(feature = "endpoint")]
+fn api_key() -> anyhow::Result<Option<String>> {
+    for name in ["PICKTOOLS_EMBED_API_KEY", "OPENAI_API_KEY"] {
+        match std::env::var(name) {
+            Ok(key) => return Ok(Some(key)),
+            Err(std::env::VarError::NotPresent) => {}
+            Err(std::env::VarError::NotUnicode(_)) => anyhow::bail!("{name} is not valid UTF-8"),
+        }
+    }
+    Ok(None)
+}
+
 /// An open model, or none.
 pub(super) struct Model {
-    embedder: Option<Arc<dyn crate::Embedder>>,
+    embedder: Option<Arc<dyn Embedder>>,
     cache_dir: Option<PathBuf>,
 }
 
@@ -191,6 +238,26 @@ impl Model {
             }
         }
         Ok(engine)
+    }
+}
+
+/// Stands in for a model that failed before the pick, and fails in it.
+struct Lost(EmbedError);
+
+impl Embedder for Lost {
+    fn identity(&self) -> &str {
+        "lost"
+    }
+
+    fn dimensions(&self) -> usize {
+        0
+    }
+
+    fn embed(&self, role: Role, texts: &[&str], _: &(dyn Fn(usize) + Sync)) -> Result<Vec<Vec<f32>>, EmbedError> {
+        match role {
+            Role::Document => Ok(vec![Vec::new(); texts.len()]),
+            Role::Query => Err(self.0.clone()),
+        }
     }
 }
 

@@ -63,7 +63,7 @@ impl PickCommand {
             output::warn(format!("only the first {} bytes of the request are read", query.text().len()));
         }
         let catalog = Catalog::open(&self.catalog)?;
-        let engine = self.ranking.open_model()?.engine(catalog)?;
+        let engine = self.ranking.engine_for_pick(catalog)?;
         let mut options = PickOptions {
             max_candidates: self.max_candidates,
             min_score: self.min_score,

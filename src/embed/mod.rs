@@ -1,6 +1,8 @@
-//! The `Embedder` seam, the models of our own, the adapter for fastembed, and the cache.
+//! The `Embedder` seam, the models of our own, the adapters for endpoints and for fastembed, and the cache.
 
 mod cache;
+#[cfg(feature = "endpoint")]
+mod endpoint;
 #[cfg(feature = "fastembed")]
 mod fastembed;
 mod static_model;
@@ -18,6 +20,8 @@ pub use tuned::TunedEmbedder;
 
 #[cfg(feature = "fastembed")]
 pub use self::fastembed::{FastEmbedder, FastEmbedderOptions};
+#[cfg(feature = "endpoint")]
+pub use endpoint::{EndpointEmbedder, EndpointOptions};
 
 /// A model that turns texts into vectors whose dot product is the similarity of the texts.
 ///

@@ -16,6 +16,9 @@ mod picking;
 mod scoring;
 // Embedding models: the default, and a made-up one for the rules.
 mod semantic;
+// Models behind an HTTP endpoint, which is a server of the tests.
+#[cfg(feature = "endpoint")]
+mod endpoint;
 // The real MiniLM for the ONNX path.
 #[cfg(feature = "fastembed")]
 mod minilm;

@@ -46,7 +46,7 @@ impl Fake {
     }
 }
 
-fn fake_vector(text: &str) -> Vec<f32> {
+pub(crate) fn fake_vector(text: &str) -> Vec<f32> {
     let mut vector = vec![0.01; DIMENSIONS];
     for word in text.to_lowercase().split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
         let hash = word

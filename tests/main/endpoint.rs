@@ -1,0 +1,502 @@
+//! Embedding models behind an HTTP endpoint: what is sent, what is believed, what is tried again, and what is told
+//! when it fails. The endpoint is a server of these tests.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use picktools::{
+    EmbedError, Embedder, EndpointEmbedder, EndpointOptions, Engine, IndexError, PickOptions, Role, Stage,
+};
+use serde_json::{Value, json};
+
+use crate::semantic::fake_vector;
+use crate::support::{KEYWORDS, ids, pick, workplace};
+
+const KEY: &str = "sk-secret-0123456789";
+
+/// What the server was sent.
+#[derive(Clone)]
+struct Asked {
+    /// Request line and headers, in lower case.
+    head: String,
+    body: Value,
+}
+
+impl Asked {
+    fn texts(&self) -> Vec<String> {
+        let texts = self.body["input"].as_array().expect("texts are sent as a list");
+        texts.iter().map(|text| text.as_str().expect("a text is a string").to_owned()).collect()
+    }
+}
+
+/// What the server answers.
+enum Reply {
+    Json(Value),
+    /// Status line without the version, further headers, and the body.
+    Raw(&'static str, String, String),
+    /// A list that never ends.
+    Endless,
+    /// Nothing, for as long as the test lasts.
+    Hang,
+}
+
+impl Reply {
+    fn status(status: &'static str, body: &str) -> Self {
+        Self::Raw(status, String::new(), body.to_owned())
+    }
+}
+
+/// A server that answers the n-th request, counted from 0, as it is told.
+struct Server {
+    /// The base that a user would name.
+    url: String,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Server {
+    fn new(answer: impl Fn(usize, &Asked) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let url = format!("http://{}/v1", listener.local_addr().expect("it is bound"));
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (answer, log) = (Arc::new(answer), Arc::clone(&asked));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (answer, log) = (Arc::clone(&answer), Arc::clone(&log));
+                thread::spawn(move || serve(&stream, answer.as_ref(), &log));
+            }
+        });
+        Self { url, asked }
+    }
+
+    /// Answers soundly but for the n-th request.
+    fn wrong_at(n: usize, wrong: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
+        Self::new(move |at, asked| if at == n { wrong(asked) } else { sound(asked) })
+    }
+
+    fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().expect("nobody panicked").clone()
+    }
+
+    fn open(&self) -> EndpointEmbedder {
+        self.try_open().expect("the endpoint is sound")
+    }
+
+    fn try_open(&self) -> Result<EndpointEmbedder, EmbedError> {
+        EndpointEmbedder::open(&self.url, "fake", &options())
+    }
+}
+
+fn serve(stream: &TcpStream, answer: &dyn Fn(usize, &Asked) -> Reply, log: &Mutex<Vec<Asked>>) {
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).expect("the request can be read") == 0 {
+            return;
+        }
+    }
+    let head = head.to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("the length is told");
+    let mut body = vec![0; length.parse().expect("a length is a number")];
+    reader.read_exact(&mut body).expect("the request can be read");
+    let asked = Asked { head, body: serde_json::from_slice(&body).expect("the request is JSON") };
+    let n = {
+        let mut log = log.lock().expect("nobody panicked");
+        log.push(asked.clone());
+        log.len() - 1
+    };
+    let (status, headers, body) = match answer(n, &asked) {
+        Reply::Json(value) => ("200 OK", String::new(), value.to_string()),
+        Reply::Raw(status, headers, body) => (status, headers, body),
+        Reply::Endless => return endless(stream),
+        Reply::Hang => return thread::sleep(Duration::from_secs(60)),
+    };
+    let length = body.len();
+    let text = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n{body}");
+    // A client that has seen enough may have hung up.
+    let _gone = (&mut &*stream).write_all(text.as_bytes());
+}
+
+fn endless(mut stream: &TcpStream) {
+    let head = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"data\": [{\"index\": 0, \"embedding\": [0";
+    let mut part = head.to_owned();
+    while stream.write_all(part.as_bytes()).is_ok() {
+        part = ",0.125".repeat(10_000);
+    }
+}
+
+/// A sound answer, in reverse order.
+fn sound(asked: &Asked) -> Reply {
+    let texts = asked.texts().into_iter().enumerate().rev();
+    let data: Vec<Value> = texts
+        .map(|(index, text)| json!({"object": "embedding", "index": index, "embedding": fake_vector(&text)}))
+        .collect();
+    Reply::Json(json!({"object": "list", "data": data, "model": "fake", "usage": {"total_tokens": 1}}))
+}
+
+/// An answer with these vectors, in order.
+fn vectors(vectors: &[Value]) -> Reply {
+    let items = vectors.iter().enumerate().map(|(index, vector)| json!({"index": index, "embedding": vector}));
+    Reply::Json(json!({"data": items.collect::<Vec<_>>()}))
+}
+
+fn options() -> EndpointOptions {
+    EndpointOptions { api_key: Some(KEY.to_owned()), timeout: Duration::from_secs(20), ..EndpointOptions::default() }
+}
+
+fn embed(embedder: &EndpointEmbedder, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+    embedder.embed(Role::Document, texts, &|_| {})
+}
+
+/// Checks what every failure tells: the endpoint, the model, a remedy, and never the key.
+fn check_told(error: &EmbedError, server: &Server, part: &str) {
+    let EmbedError::Endpoint { url, model, remedy, .. } = error else { panic!("another error: {error}") };
+    assert_eq!((url.as_str(), model.as_str()), (format!("{}/embeddings", server.url).as_str(), "fake"));
+    assert!(!remedy.is_empty());
+    let text = error.to_string();
+    assert!(text.contains(part), "{part:?} is not in: {text}");
+    assert!(text.len() < 1_000 && !text.contains('\n'), "{text}");
+    assert!(!format!("{error:?} {text}").contains(KEY), "{text}");
+}
+
+// What is sent, and what comes back
+
+#[test]
+fn vectors_come_in_the_order_of_the_texts_and_of_unit_length() {
+    let server = Server::new(|_, asked| {
+        let Reply::Json(mut answer) = sound(asked) else { unreachable!("a sound answer is JSON") };
+        for item in answer["data"].as_array_mut().expect("data is a list") {
+            for value in item["embedding"].as_array_mut().expect("a vector is a list") {
+                *value = json!(value.as_f64().expect("it is a number") * 3e38);
+            }
+        }
+        Reply::Json(answer)
+    });
+    let embedder = server.open();
+    let texts = ["book a room", "", "查询订单", "read \"file\"\n", "book a room"];
+    let found = embed(&embedder, &texts).expect("the endpoint is sound");
+    assert_eq!(embedder.dimensions(), fake_vector("").len());
+    for (text, vector) in texts.iter().zip(&found) {
+        let cosine: f32 = vector.iter().zip(fake_vector(text)).map(|(a, b)| a * b).sum();
+        assert!((cosine - 1.0).abs() < 1e-4, "{text:?}: {cosine}");
+    }
+    let asked = server.asked();
+    assert!(asked[1].head.starts_with("post /v1/embeddings http/1.1"), "{}", asked[1].head);
+    assert_eq!((&asked[1].body["model"], &asked[1].body["encoding_format"]), (&"fake".into(), &"float".into()));
+    assert_eq!((asked.len(), asked[1].texts()), (2, texts.map(str::to_owned).to_vec()));
+    assert!(embed(&embedder, &[]).expect("nothing is embedded").is_empty());
+    assert_eq!(server.asked().len(), 2, "nothing is asked for no texts");
+}
+
+#[test]
+fn many_texts_are_sent_in_batches_and_progress_is_told() {
+    let server = Server::new(|_, asked| sound(asked));
+    let texts: Vec<String> = (0..150).map(|i| format!("tool number {i}")).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let told = Mutex::new(Vec::new());
+    let tell = |done| told.lock().expect("nobody panicked").push(done);
+    let found = server.open().embed(Role::Document, &texts, &tell).expect("the endpoint is sound");
+    assert_eq!(found.len(), 150);
+    assert_eq!(*told.lock().expect("nobody panicked"), [64, 128, 150]);
+    let sizes: Vec<usize> = server.asked()[1..].iter().map(|asked| asked.texts().len()).collect();
+    assert_eq!(sizes, [64, 64, 22]);
+}
+
+#[test]
+fn identities_tell_endpoints_and_models_apart() {
+    let (one, other) = (Server::new(|_, asked| sound(asked)), Server::new(|_, asked| sound(asked)));
+    let open = |url: &str, model: &str| EndpointEmbedder::open(url, model, &options()).expect("the endpoint is sound");
+    let identity = open(&one.url, "fake").identity().to_owned();
+    assert!(identity.contains(&one.url) && identity.contains("fake") && !identity.contains(KEY), "{identity}");
+    assert_eq!(identity, open(&format!("{}/embeddings", one.url), "fake").identity());
+    assert_ne!(identity, open(&other.url, "fake").identity());
+    assert_ne!(identity, open(&one.url, "fake-2").identity());
+}
+
+#[test]
+fn the_key_is_sent_and_never_told() {
+    let server = Server::wrong_at(1, |_| {
+        // A server that tells the key, at the place where an excerpt ends too.
+        Reply::status("401 Unauthorized", &format!("{} {KEY} {KEY}", "x".repeat(170)))
+    });
+    let embedder = server.open();
+    let error = embed(&embedder, &["x"]).expect_err("the key is refused");
+    check_told(&error, &server, "401 Unauthorized");
+    assert!(!error.to_string().contains("sk-sec") && error.to_string().contains("PICKTOOLS_EMBED_API_KEY"), "{error}");
+    assert!(server.asked().iter().all(|asked| asked.head.contains(&format!("authorization: bearer {KEY}"))));
+    assert!(!format!("{embedder:?} {:?}", options()).contains(KEY));
+    for none in [None, Some(String::new()), Some(" \n".to_owned())] {
+        let options = EndpointOptions { api_key: none, ..options() };
+        EndpointEmbedder::open(&server.url, "fake", &options).expect("a key is not needed");
+        assert!(!server.asked().last().expect("it was asked").head.contains("authorization"));
+    }
+    let broken = EndpointOptions { api_key: Some(format!("{KEY}\r\nx: y")), ..options() };
+    let error = EndpointEmbedder::open(&server.url, "fake", &broken).expect_err("it is no header");
+    assert!(error.to_string().contains("API key") && !error.to_string().contains(KEY), "{error}");
+}
+
+#[test]
+fn a_redirect_is_told_and_not_followed() {
+    let other = Server::new(|_, asked| sound(asked));
+    let place = other.url.replace("http://", "http://me:hunter2@");
+    for status in ["301 Moved Permanently", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
+        let place = place.clone();
+        let server = Server::new(move |_, _| Reply::Raw(status, format!("location: {place}\r\n"), String::new()));
+        let error = server.try_open().expect_err("redirects are not followed");
+        check_told(&error, &server, &other.url);
+        assert!(error.to_string().contains(status) && !error.to_string().contains("hunter2"), "{error}");
+    }
+    assert!(other.asked().is_empty(), "the key goes nowhere else");
+}
+
+#[test]
+fn a_url_that_cannot_be_used_is_refused_without_its_secrets() {
+    for (url, part) in [
+        ("http://me:hunter2@localhost:1/v1", "user name"),
+        ("http://localhost:1/v1?key=hunter2", "query"),
+        ("localhost:11434/v1", "http://"),
+        ("me:hunter2@localhost/v1", "http://"),
+        ("", "http://"),
+    ] {
+        let error = EndpointEmbedder::open(url, "fake", &options()).expect_err("it is refused");
+        assert!(error.to_string().contains(part) && !error.to_string().contains("hunter2"), "{url}: {error}");
+    }
+    let error = EndpointEmbedder::open("http://localhost:1/v1", " ", &options()).expect_err("it is refused");
+    assert!(error.to_string().contains("no name"), "{error}");
+}
+
+// What passes, and what does not
+
+#[test]
+fn too_many_requests_are_tried_again_after_the_time_that_is_asked_for() {
+    for (header, least) in [("retry-after: 1\r\n", Duration::from_secs(1)), ("", Duration::from_millis(400))] {
+        let server = Server::wrong_at(0, move |_| Reply::Raw("429 Too Many Requests", header.into(), "slow".into()));
+        let started = Instant::now();
+        server.open();
+        let took = started.elapsed();
+        assert!(took >= least && took < Duration::from_secs(10), "{header:?}: {took:?}");
+        assert_eq!(server.asked().len(), 2);
+    }
+    let server = Server::new(|_, _| Reply::Raw("429 Too Many Requests", "retry-after: 3600\r\n".into(), "".into()));
+    let error = server.try_open().expect_err("an hour is not waited");
+    check_told(&error, &server, "429 Too Many Requests, to be asked again after 3600 s");
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[test]
+fn a_server_in_trouble_is_tried_three_times_and_then_told() {
+    let server = Server::new(|_, _| Reply::status("500 Internal Server Error", r#"{"error": {"message": "no\nGPU"}}"#));
+    let error = server.try_open().expect_err("it never answers");
+    check_told(&error, &server, "it answered 500 Internal Server Error: no GPU (tried 3 times); ");
+    assert_eq!(server.asked().len(), 3);
+}
+
+#[test]
+fn a_refusal_is_not_tried_again() {
+    for (status, body, part) in [
+        ("404 Not Found", r#"{"error": "model \"fake\" not found"}"#, r#"model "fake" not found"#),
+        ("400 Bad Request", "<html>no</html>", "<html>no</html>"),
+        ("403 Forbidden", "", "403 Forbidden; check the key"),
+    ] {
+        let server = Server::new(move |_, _| Reply::status(status, body));
+        check_told(&server.try_open().expect_err("it refuses"), &server, part);
+        assert_eq!(server.asked().len(), 1, "{status}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("it is bound");
+    let server = Server { url: format!("http://{free}/v1"), asked: Arc::default() };
+    check_told(&server.try_open().expect_err("nobody listens"), &server, "the connection failed: ");
+}
+
+#[test]
+fn a_server_that_hangs_is_left_when_time_is_up() {
+    let server = Server::new(|_, _| Reply::Hang);
+    let options = EndpointOptions { timeout: Duration::from_millis(300), ..options() };
+    let started = Instant::now();
+    let error = EndpointEmbedder::open(&server.url, "fake", &options).expect_err("it never answers");
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    check_told(&error, &server, "no whole answer within 300ms");
+    assert_eq!(server.asked().len(), 1, "time that ran out is not tried again");
+}
+
+// What is believed
+
+#[test]
+fn an_answer_that_is_not_sound_is_refused() {
+    let sound_vector = || json!(fake_vector("x"));
+    let cases: Vec<(Reply, &str)> = vec![
+        (vectors(&[sound_vector()]), "it gave 1 vectors for 2 texts"),
+        (vectors(&[sound_vector(), sound_vector(), sound_vector()]), "it gave 3 vectors for 2 texts"),
+        (vectors(&[sound_vector(), json!([1.0, 2.0])]), "it gave a vector of 2 dimensions instead of 64"),
+        (vectors(&[sound_vector(), json!([])]), "it gave a vector of 0 dimensions instead of 64"),
+        (vectors(&[sound_vector(), json!(vec![0.0; 64])]), "it gave a vector of zeros"),
+        (vectors(&[sound_vector(), json!(vec![1e39; 64])]), "number out of range"),
+        (vectors(&[sound_vector(), json!(vec!["NaN"; 64])]), "invalid type: string"),
+        (vectors(&[sound_vector(), json!(vec![Value::Null; 64])]), "invalid type: null"),
+        (vectors(&[sound_vector(), json!("AACAPw==")]), "invalid type: string"),
+        (Reply::status("200 OK", r#"{"data": [{"index": 0, "embedding": [NaN]}]}"#), "holds no embeddings"),
+        (Reply::status("200 OK", "<html>\r\n<b>Welcome</b>"), "<html> <b>Welcome</b>"),
+        (Reply::status("200 OK", ""), "holds no embeddings"),
+        (Reply::status("200 OK", &"[".repeat(100_000)), "holds no embeddings"),
+        (Reply::status("200 OK", &format!("\"{}\"", KEY.repeat(10_000))), "holds no embeddings"),
+        (Reply::Json(json!({"error": {"message": "quota is used up"}})), "quota is used up"),
+        (Reply::Json(json!({"data": [{"embedding": fake_vector("x")}]})), "missing field `index`"),
+        (index_pair(0, 0), "it gave two vectors for the text 0"),
+        (index_pair(0, 2), "it gave a vector for the text 2 of 2"),
+    ];
+    for (reply, part) in cases {
+        let reply = Mutex::new(Some(reply));
+        let server = Server::wrong_at(1, move |_| reply.lock().expect("nobody panicked").take().expect("asked once"));
+        let error = embed(&server.open(), &["one", "two"]).expect_err(part);
+        check_told(&error, &server, part);
+        assert_eq!(server.asked().len(), 2, "{part}: what is wrong stays wrong");
+    }
+}
+
+fn index_pair(one: i32, other: i32) -> Reply {
+    let item = |index: i32| json!({"index": index, "embedding": fake_vector("x")});
+    Reply::Json(json!({"data": [item(one), item(other)]}))
+}
+
+#[test]
+fn a_vector_of_no_sane_length_is_refused() {
+    for (length, part) in [(0, "0 dimensions"), (100_000, "100000 dimensions")] {
+        let server = Server::new(move |_, _| vectors(&[json!(vec![1; length])]));
+        check_told(&server.try_open().expect_err("it is refused"), &server, part);
+    }
+}
+
+#[test]
+fn an_answer_without_end_is_not_read_to_the_end() {
+    let server = Server::new(|_, _| Reply::Endless);
+    check_told(&server.try_open().expect_err("it never ends"), &server, "longer than 16 MiB");
+    assert_eq!(server.asked().len(), 1);
+}
+
+// In the engine
+
+fn engine(server: &Server) -> Result<Engine, IndexError> {
+    Engine::builder(workplace()).embedder(Arc::new(server.open())).build()
+}
+
+#[test]
+fn an_endpoint_that_fails_on_tools_is_an_error_and_on_a_request_leaves_the_keywords() {
+    let server = Server::wrong_at(2, |_| Reply::status("400 Bad Request", "too long"));
+    let error = engine(&server).expect_err("the second batch fails");
+    let IndexError::Embed(error) = error else { panic!("another error: {error}") };
+    check_told(&error, &server, "400 Bad Request: too long");
+    // One to open, four batches of 220 tools, and then requests.
+    let server = Server::new(|n, asked| if n == 6 { Reply::status("403 Forbidden", "") } else { sound(asked) });
+    let engine = engine(&server).expect("the endpoint is sound");
+    let hybrid = pick(&engine, "book a meeting room", &PickOptions::default());
+    assert_eq!((hybrid.scorer.as_str(), ids(&hybrid)[0]), ("hybrid", "calendar/book_meeting_room"));
+    assert!(hybrid.degraded.is_empty() && hybrid.picks[0].provenance.semantic.is_some());
+    let keyword = pick(&engine, "book a meeting room", &PickOptions::default());
+    assert_eq!(ids(&keyword), ids(&pick(&KEYWORDS, "book a meeting room", &PickOptions::default())));
+    assert_eq!(keyword.degraded[0].stage, Stage::Semantic);
+    assert!(keyword.degraded[0].reason.contains("403 Forbidden"), "{}", keyword.degraded[0].reason);
+}
+
+#[test]
+fn what_is_cached_is_not_asked_for_again() {
+    let server = Server::new(|_, asked| sound(asked));
+    let temporary = tempfile::tempdir().expect("a folder can be made");
+    for requests in [5, 6] {
+        let builder = Engine::builder(workplace()).embedder(Arc::new(server.open()));
+        let engine = builder.cache_dir(temporary.path()).build().expect("the endpoint is sound");
+        assert_eq!(engine.stats().cache.map(|cache| cache.entries), Some(220));
+        assert_eq!(server.asked().len(), requests, "one to open; tools are embedded once");
+    }
+}
+
+/// The program.
+#[cfg(feature = "cli")]
+mod program {
+    use super::*;
+    use crate::cli::{WORKPLACE, picktools, stderr, stdout};
+
+    #[test]
+    fn every_command_asks_the_endpoint_with_the_key_of_the_environment() {
+        let server = Server::new(|_, asked| sound(asked));
+        let cache = tempfile::tempdir().expect("a folder can be made");
+        let run = |arguments: &[&str], variables: &[(&str, &str)]| {
+            let mut command = picktools(arguments);
+            command.args(["--embed-url", &server.url, "--model", "fake"]).env("PICKTOOLS_CACHE_DIR", cache.path());
+            let output = command.envs(variables.iter().copied()).env("PICKTOOLS_LOG", "trace").output();
+            let output = output.expect("it runs");
+            assert!(output.status.success(), "{}", stderr(&output));
+            assert!(!stderr(&output).contains(KEY) && !stdout(&output).contains(KEY));
+            stdout(&output)
+        };
+        let asked_with = |text: &str| server.asked().last().is_some_and(|asked| asked.head.contains(text));
+        let own = [("PICKTOOLS_EMBED_API_KEY", KEY), ("OPENAI_API_KEY", "other")];
+        run(&["index", "--catalog", WORKPLACE], &own);
+        assert!(server.asked().len() == 5 && asked_with(&format!("authorization: bearer {KEY}")));
+        let text = run(&["pick", "book a meeting room", "--catalog", WORKPLACE, "--json"], &own[1..]);
+        assert!(server.asked().len() == 7 && asked_with("authorization: bearer other"), "tools come from the cache");
+        let json: Value = serde_json::from_str(&text).expect("the answer is JSON");
+        let model = json["picks"][0]["provenance"]["semantic"]["model"].as_str().expect("the model is named");
+        assert!(json["scorer"] == "hybrid" && model.contains(&server.url), "{model}");
+        run(&["eval", "fixtures/formats/layout"], &[("PICKTOOLS_EMBED_API_KEY", ""), own[1]]);
+        assert!(!asked_with("authorization"), "an empty key of our own keeps the other from being sent");
+    }
+
+    #[test]
+    fn a_pick_without_the_endpoint_is_by_keyword_and_says_so_and_nothing_else_is_done_without() {
+        // Fails when it is opened, on the tools, and on the request.
+        for (from, to) in [(0, 0), (1, 1), (5, 9)] {
+            let failing = move |n, asked: &_| match n {
+                n if n >= from && n <= to => Reply::status("403 Forbidden", "closed"),
+                _ => sound(asked),
+            };
+            let server = Server::new(failing);
+            let endpoint = ["--catalog", WORKPLACE, "--embed-url", &server.url, "--model", "fake"];
+            let pick = ["pick", "book a meeting room", "--json"];
+            let output = picktools(&[&pick[..], &endpoint].concat()).output().expect("it runs");
+            assert!(output.status.success(), "{}", stderr(&output));
+            assert!(stderr(&output).contains("warning: degraded in the stage semantic: "), "{}", stderr(&output));
+            let json: Value = serde_json::from_str(&stdout(&output)).expect("the answer is JSON");
+            assert_eq!((&json["degraded"][0]["stage"], &json["scorer"]), (&"semantic".into(), &"hybrid".into()));
+            let reason = json["degraded"][0]["reason"].as_str().expect("a reason is told");
+            assert!(reason.contains(&server.url) && reason.contains("403 Forbidden: closed"), "{reason}");
+            let keyword = picktools(&[&pick[..], &["--catalog", WORKPLACE, "--mode", "keyword"]].concat()).output();
+            let keyword: Value = serde_json::from_slice(&keyword.expect("it runs").stdout).expect("it is JSON");
+            let best = |json: &Value| (json["picks"][0]["tool"]["id"].clone(), json["picks"][0]["score"].clone());
+            assert_eq!(best(&json), best(&keyword));
+        }
+        for command in [&["index", "--catalog", WORKPLACE][..], &["eval", "fixtures/formats/layout"]] {
+            let server = Server::new(|_, _| Reply::status("403 Forbidden", "closed"));
+            let more = ["--embed-url", server.url.as_str(), "--model", "fake"];
+            let output = picktools(&[command, &more].concat()).output().expect("it runs");
+            assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{}", stderr(&output));
+            assert!(stderr(&output).starts_with("error: ") && stderr(&output).contains("closed"));
+        }
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_told() {
+        let server = Server::new(|_, _| Reply::status("401 Unauthorized", KEY));
+        let index = ["index", "--catalog", WORKPLACE, "--embed-url"];
+        for (more, part) in [
+            (&[server.url.as_str()][..], "--embed-url needs --model"),
+            (&["http://me:hunter2@localhost:1", "--model", "m"], "user name"),
+            (&[&server.url, "--model", "m"], "401 Unauthorized: ***; check the key"),
+        ] {
+            let mut command = picktools(&[&index[..], more].concat());
+            let output = command.env("OPENAI_API_KEY", KEY).output().expect("it runs");
+            let text = stderr(&output);
+            assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{text}");
+            assert!(text.starts_with("error: ") && text.contains(part), "{part:?} is not in: {text}");
+            assert!(!text.contains("hunter2") && !text.contains(KEY), "{text}");
+        }
+        let asked = server.asked().len();
+        let keyword = [&index[..], &[&server.url, "--mode", "keyword"]].concat();
+        assert!(picktools(&keyword).output().expect("it runs").status.success());
+        assert_eq!(server.asked().len(), asked, "the mode keyword asks nobody");
+    }
+}
