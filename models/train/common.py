@@ -351,6 +351,11 @@ def make_corpus(a):
     os.replace(out + ".tmp", out)
 
 
+def corpus(a):
+    make_corpus(a)
+    make_corpus2(a)
+
+
 def make_corpus2(a):
     """A second helping: the WordNet glosses and examples the first left out, bare terms, requests wrapped in small talk."""
     out = f"{a.work}/corpus2.jsonl"

@@ -17,6 +17,8 @@ from encoder import *
 from safetensors.numpy import save_file
 
 REQUEST_CUT, TOOL_CUT = 48, 64
+#: Documents whose MiniLM vectors are this near are no negatives of each other's requests.
+GUARD = 0.9
 #: Shares of a batch: pairs of the sets and of training/pairs.jsonl (each by the root of its number of tools), operations, functions.
 SHARES = {"openapi": 0.25, "functions": 0.1}
 
@@ -69,11 +71,12 @@ class Pairs:
 
 
 class Batches:
-    """Batch t, always the same for the same seed: pairs of distinct requests and documents, and which of them may serve
-    as each other's negatives."""
+    """Batch t, always the same for the same seed: pairs of distinct requests and documents, and which of the documents
+    may serve as negatives of which requests."""
 
-    def __init__(s, a, P):
+    def __init__(s, a, P, base):
         s.a, s.P = a, P
+        s.base = encode(base, P.dt)
         s.docs = {g: np.array(sorted(x)) for g, x in P.groups.items()}
         parts = {}
         for j, t in P.groups["openapi"].items():
@@ -105,56 +108,25 @@ class Batches:
             s.draw(r, r.choice(s.docs[g], 1))
         q, d = [i for i, _ in s.pairs], [j for _, j in s.pairs]
         ok = np.array([[j == k or k not in P.good[i] for k in d] for i, j in s.pairs])
-        if s.a.guard:
-            ok &= (s.base[d] @ s.base[d].T < s.a.guard) | np.eye(len(d), dtype=bool)
-        d2 = []
-        if s.a.hard:
-            d2 = [int(s.hard[i, j][r.integers(len(s.hard[i, j]))]) for i, j in s.pairs if s.hard.get((i, j)) is not None and len(s.hard[i, j])]
-            seen = set(d)
-            d2 = [j for j in dict.fromkeys(d2) if j not in seen]
-            more = np.array([[k not in P.good[i] for k in d2] for i in q]).reshape(len(q), len(d2))
-            more &= s.base[d] @ s.base[d2].T < s.a.guard if d2 else True
-            pad = s.a.batch - len(d2)
-            ok = np.concatenate([ok, more, np.zeros((len(q), pad), bool)], 1)
-        ids = [P.qt[i] for i in q] + [P.dt[j] for j in d] + [P.dt[j] for j in d2]
-        texts = (3 if s.a.hard else 2) * s.a.batch
+        ok &= (s.base[d] @ s.base[d].T < GUARD) | np.eye(len(d), dtype=bool)
+        ids = [P.qt[i] for i in q] + [P.dt[j] for j in d]
         rows = -(-sum(map(len, ids)) // ROW // 4) * 4
         b = None
         while b is None:
-            b = pack(ids, rows, texts)
+            b = pack(ids, rows, 2 * s.a.batch)
             rows += 4
         return b, ok
-
-    def mine(s, p):
-        """Vectors of all documents by the untrained model, and for each pair the documents of its group that it ranks among
-        the first 30, known answers and near copies of the answer left out."""
-        P = s.P
-        s.base = encode(p, P.dt)
-        if not s.a.hard:
-            return
-        Q = encode(p, P.qt)
-        s.hard = {}
-        for g, D in s.docs.items():
-            E = s.base[D]
-            ij = [(i, int(j)) for j in D for i in P.asks[int(j)][:60]]
-            for at in range(0, len(ij), 2048):
-                b = ij[at : at + 2048]
-                S = Q[[i for i, _ in b]] @ E.T
-                top = np.argpartition(-S, min(30, S.shape[1] - 1), axis=1)[:, :30]
-                near = s.base[[j for _, j in b]] @ E.T > s.a.guard
-                for n, (i, j) in enumerate(b):
-                    s.hard[i, j] = np.array([D[k] for k in top[n] if not near[n, k] and int(D[k]) not in P.good[i]], np.int64)
 
 
 # ---------------------------------------------------------------- training
 def loss(p, packed, ok, batch, tau):
     """In-batch contrast in both directions: cross-entropy of the pair against every allowed negative."""
-    v = forward(p, packed, batch * (ok.shape[1] // batch + 1))
+    v = forward(p, packed, 2 * batch)
     s = v[:batch] @ v[batch:].T / tau
     s = jnp.where(ok, s, -1e9)
     n = jnp.arange(batch)
     row = jax.nn.logsumexp(s, axis=1) - s[n, n]
-    col = jax.nn.logsumexp(s[:, :batch], axis=0) - s[n, n]
+    col = jax.nn.logsumexp(s, axis=0) - s[n, n]
     return (row.mean() + col.mean()) / 2
 
 
@@ -200,8 +172,7 @@ def train(a):
     base = load(f"{a.work}/dl/minilm/model.safetensors")
     P = Pairs(a)
     print({g: len(P.groups[g]) for g in P.names}, len(P.q), "requests;", {g: round(float(x), 3) for g, x in zip(P.names, P.share)}, flush=True)
-    B = Batches(a, P)
-    B.mine(base)
+    B = Batches(a, P, base)
     dev = dev_sets(a, tokenizer(f"{a.work}/dl/minilm/tokenizer.json"))
     p = {k: jnp.array(x) for k, x in base.items()}
     m = {k: jnp.zeros_like(x) for k, x in p.items()}
@@ -223,6 +194,7 @@ def train(a):
 
     ls = []
     if not start:
+        log.write("\t".join(["step", "loss", "seconds", *dev, "mean"]) + "\n")
         curve(0, 0)
     for t in range(start, a.steps):
         packed, ok = B.batch(t)
@@ -260,6 +232,17 @@ def score(a):
     json.dump(res, open(f"{run_dir(a)}/score-{a.blend:g}.json", "w"), indent=1)
 
 
+def export(a):
+    """The file that the program reads: int8 weights, with the vocabulary."""
+    from onnx_file import build
+
+    t = tokenizer(f"{a.work}/dl/minilm/tokenizer.json")
+    b = build(blend(a), [x for x, _ in sorted(t.get_vocab().items(), key=lambda x: x[1])])
+    with open(f"{run_dir(a)}/model.onnx", "wb") as f:
+        f.write(b)
+    print("model.onnx", len(b), "bytes", sha(f"{run_dir(a)}/model.onnx"), flush=True)
+
+
 if __name__ == "__main__":
     p = argparse.ArgumentParser()
     p.add_argument("stage")
@@ -268,16 +251,14 @@ if __name__ == "__main__":
     p.add_argument("--pairs", default="../shared/training/pairs.jsonl")
     p.add_argument("--leave-out", type=int, default=0)
     p.add_argument("--run", default="tuned")
-    p.add_argument("--steps", type=int, default=450)
+    p.add_argument("--steps", type=int, default=300)
     p.add_argument("--batch", type=int, default=64)
     p.add_argument("--lr", type=float, default=3e-5)
     p.add_argument("--tau", type=float, default=0.05)
-    p.add_argument("--guard", type=float, default=0.9)
-    p.add_argument("--hard", type=int, default=0)
     p.add_argument("--seed", type=int, default=SEED)
     p.add_argument("--every", type=int, default=50)
     p.add_argument("--blend", type=float, default=1.0)
     a = p.parse_args()
-    F = {"fetch": fetch, "corpus": make_corpus, "train": train, "score": score}
+    F = {"fetch": fetch, "corpus": corpus, "train": train, "score": score, "export": export}
     for s in a.stage.split(","):
         F[s](a)
