@@ -2,6 +2,8 @@
 
 mod cache;
 #[cfg(feature = "endpoint")]
+mod http;
+#[cfg(feature = "endpoint")]
 mod endpoint;
 #[cfg(feature = "fastembed")]
 mod fastembed;
