@@ -7,10 +7,12 @@ mod http;
 mod endpoint;
 #[cfg(feature = "fastembed")]
 mod fastembed;
+mod word_pieces;
 mod static_model;
 #[cfg(feature = "tuned")]
+mod onnx_file;
+#[cfg(feature = "tuned")]
 mod tuned;
-mod word_pieces;
 
 use crate::error::EmbedError;
 
