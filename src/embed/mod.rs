@@ -1,4 +1,5 @@
-//! The `Embedder` seam, the models of our own, the adapters for endpoints and for fastembed, and the cache.
+//! The `Embedder` seam, the models of our own, the adapters for endpoints and for fastembed, the models by name, and
+//! the cache.
 
 mod cache;
 #[cfg(feature = "endpoint")]
@@ -13,6 +14,11 @@ mod static_model;
 mod onnx_file;
 #[cfg(feature = "tuned")]
 mod tuned;
+#[cfg(all(feature = "cli", feature = "tuned"))]
+mod fetch;
+// For the program: a library's user names no models.
+#[cfg(feature = "cli")]
+pub(crate) mod models;
 
 use crate::error::EmbedError;
 
