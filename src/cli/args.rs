@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output;
+use crate::embed::models::{self, STATIC, TUNED};
 use crate::{Catalog, DEFAULT_RRF_K, EmbedError, Embedder, Engine, Fusion, Mode, PickOptions, Role};
 
 /// Which retrievers rank.
@@ -30,9 +31,6 @@ enum FusionArg {
     Rrf,
 }
 
-/// The name of the model inside the program.
-const STATIC: &str = "static";
-
 /// How tools are ranked.
 #[derive(Args)]
 pub(super) struct RankingArgs {
@@ -49,14 +47,22 @@ pub(super) struct ModelArgs {
     /// What ranks.
     #[arg(long, value_enum, default_value = "hybrid")]
     mode: ModeArg,
-    /// Embedding model: `static` (in the program), a folder with model.onnx and tokenizer.json, a model's name, or
-    /// the name that the endpoint of --embed-url gives it [default: static].
-    #[arg(long, value_name = "static|DIR|NAME")]
+    /// Embedding model: `static` or `tuned` (our own), a model's name (`picktools models list`), a folder with
+    /// model.onnx and tokenizer.json, a file of the tuned kind (FILE.onnx), or the name that the endpoint of
+    /// --embed-url gives it [default: static].
+    #[arg(long, value_name = "static|tuned|NAME|DIR|FILE")]
     model: Option<String>,
     /// OpenAI-compatible embedding endpoint, such as http://localhost:11434/v1; its key is read from
     /// PICKTOOLS_EMBED_API_KEY, else from OPENAI_API_KEY; set the first to nothing to send none.
     #[arg(long, value_name = "URL")]
     embed_url: Option<String>,
+    #[command(flatten)]
+    folders: FolderArgs,
+}
+
+/// Where models are kept, and what some of them need.
+#[derive(Args)]
+pub(super) struct FolderArgs {
     /// ONNX Runtime shared library.
     #[arg(long, value_name = "FILE", env = "ORT_DYLIB_PATH")]
     onnx_runtime: Option<PathBuf>,
@@ -138,14 +144,14 @@ impl RankingArgs {
 impl ModelArgs {
     /// Opens the model; a mode that needs none leaves it closed.
     pub(super) fn open(&self) -> anyhow::Result<Model> {
-        let cache_dir = self.cache_dir.clone().or_else(|| {
-            directories::ProjectDirs::from("", "", "picktools").map(|folders| folders.cache_dir().to_owned())
-        });
+        let cache_dir = self.folders.cache_dir();
         let embedder = match (self.mode, &self.embed_url, self.model.as_deref().unwrap_or(STATIC)) {
             (ModeArg::Keyword, ..) => None,
             (_, Some(url), _) => Some(self.endpoint(url)?),
             (_, None, STATIC) => Some(crate::StaticEmbedder::shared()? as Arc<dyn Embedder>),
-            (_, None, model) => Some(self.embedder(model, cache_dir.as_deref())?),
+            (_, None, TUNED) => Some(self.folders.tuned()?),
+            (_, None, model) if is_onnx_file(Path::new(model)) => Some(tuned_file(model)?),
+            (_, None, model) => Some(self.folders.embedder(model)?),
         };
         Ok(Model { embedder, cache_dir })
     }
@@ -164,12 +170,41 @@ impl ModelArgs {
     fn endpoint(&self, _: &str) -> anyhow::Result<Arc<dyn Embedder>> {
         anyhow::bail!("this build asks no embedding endpoints; build with the feature endpoint")
     }
+}
 
+impl FolderArgs {
+    fn cache_dir(&self) -> Option<PathBuf> {
+        self.cache_dir.clone().or_else(|| {
+            directories::ProjectDirs::from("", "", "picktools").map(|folders| folders.cache_dir().to_owned())
+        })
+    }
+
+    /// Where fetched models are kept.
+    pub(super) fn models_dir(&self) -> Option<PathBuf> {
+        self.cache_dir().map(|folder| folder.join("models"))
+    }
+
+    /// Where fastembed keeps what it fetches: the hub's own variable comes first.
+    pub(super) fn hub_dir(&self) -> Option<PathBuf> {
+        std::env::var_os("HF_HOME").map(PathBuf::from).or_else(|| self.models_dir())
+    }
+
+    #[cfg(feature = "tuned")]
+    fn tuned(&self) -> anyhow::Result<Arc<dyn Embedder>> {
+        Ok(models::open_tuned(self.models_dir().as_deref())?)
+    }
+
+    #[cfg(not(feature = "tuned"))]
+    fn tuned(&self) -> anyhow::Result<Arc<dyn Embedder>> {
+        tuned_file(TUNED)
+    }
+
+    /// Opens a model that fastembed runs, from a folder or by name; one that is not here is fetched.
     #[cfg(feature = "fastembed")]
-    fn embedder(&self, model: &str, cache_dir: Option<&Path>) -> anyhow::Result<Arc<dyn Embedder>> {
+    pub(super) fn embedder(&self, model: &str) -> anyhow::Result<Arc<dyn Embedder>> {
         let options = crate::FastEmbedderOptions {
             runtime: self.onnx_runtime.clone().filter(|path| !path.as_os_str().is_empty()),
-            models_dir: cache_dir.map(|folder| folder.join("models")),
+            models_dir: self.models_dir(),
             show_download_progress: true,
         };
         let embedder = if Path::new(model).is_dir() {
@@ -177,15 +212,32 @@ impl ModelArgs {
         } else {
             crate::FastEmbedder::from_name(model, &options)
         };
-        Ok(Arc::new(embedder?))
+        Ok(Arc::new(embedder.map_err(models::with_own_names)?))
     }
 
     #[cfg(not(feature = "fastembed"))]
-    fn embedder(&self, model: &str, _: Option<&Path>) -> anyhow::Result<Arc<dyn Embedder>> {
+    pub(super) fn embedder(&self, model: &str) -> anyhow::Result<Arc<dyn Embedder>> {
+        let meant = models::own_name_like(model).map(|own| format!(" (did you mean {own:?}?)")).unwrap_or_default();
         anyhow::bail!(
-            "cannot open the model {model:?}: this build has no embedding models; build with the feature fastembed"
+            "cannot open the model {model:?}{meant}: this build has none but {STATIC} and {TUNED}; build with the \
+             feature fastembed"
         )
     }
+}
+
+/// Whether the file of a model of our own is named, not a folder or a name.
+fn is_onnx_file(model: &Path) -> bool {
+    model.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx")) && !model.is_dir()
+}
+
+#[cfg(feature = "tuned")]
+fn tuned_file(path: &str) -> anyhow::Result<Arc<dyn Embedder>> {
+    Ok(Arc::new(crate::TunedEmbedder::from_file(path)?))
+}
+
+#[cfg(not(feature = "tuned"))]
+fn tuned_file(model: &str) -> anyhow::Result<Arc<dyn Embedder>> {
+    anyhow::bail!("cannot open the model {model:?}: this build runs no tuned models; build with the feature tuned")
 }
 
 /// The key of an embedding endpoint. An empty one of our own keeps the other from being sent.

@@ -7,6 +7,7 @@ mod args;
 mod completions;
 mod eval;
 mod index;
+mod models;
 mod output;
 mod pick;
 
@@ -31,6 +32,8 @@ enum Command {
     Index(index::IndexCommand),
     /// Measure ranking quality and latency on queries with known answers.
     Eval(eval::EvalCommand),
+    /// List the embedding models that --model takes, and fetch them.
+    Models(models::ModelsCommand),
     /// Print the completion script of a shell.
     Completions(completions::CompletionsCommand),
 }
@@ -42,6 +45,7 @@ pub fn main() -> ExitCode {
         Command::Pick(command) => command.run(),
         Command::Index(command) => command.run(),
         Command::Eval(command) => command.run(),
+        Command::Models(command) => command.run(),
         Command::Completions(command) => command.run(Cli::command()),
     };
     match result {

@@ -18,8 +18,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use ureq::http::{HeaderValue, StatusCode, Uri, header};
-use ureq::{Agent, Body, Proxy, Timeout};
+use ureq::{Agent, Body};
 
+use super::http::{self, Connection, printable, shortened};
 use super::{Embedder, Role};
 use crate::error::EmbedError;
 
@@ -39,9 +40,6 @@ const TRIES: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause that `Retry-After` may ask for; who asks for more is not tried again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// What is told of an answer, in characters.
-const MAX_EXCERPT_CHARS: usize = 200;
 
 const CHECK_SERVER: &str = "check that the server runs, and the URL";
 const CHECK_KIND: &str = "check that the URL is that of an OpenAI-compatible API, and the model one for embeddings";
@@ -207,17 +205,10 @@ impl Endpoint {
         let key = options.api_key.as_deref().map(str::trim).filter(|key| !key.is_empty());
         let key = key.map(Key::new).transpose();
         let key = key.map_err(|()| refused("the API key holds characters that cannot be sent", CHECK_KEY))?;
-        let proxy = (options.proxy_from_env && !is_this_machine(&uri)).then(Proxy::try_from_env).flatten();
-        let config = Agent::config_builder()
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_global(Some(options.timeout))
-            .max_redirects(0)
-            .http_status_as_error(false)
-            .proxy(proxy)
-            .user_agent(concat!("picktools/", env!("CARGO_PKG_VERSION")))
-            .build();
+        let connection = Connection { timeout: options.timeout, redirects: 0, proxy_from_env: options.proxy_from_env };
+        let agent = connection.agent(&uri);
         let (url, model) = (uri.to_string(), model.to_owned());
-        Ok(Self { agent: config.new_agent(), url, model, timeout: options.timeout, key })
+        Ok(Self { agent, url, model, timeout: options.timeout, key })
     }
 
     /// Embeds the texts of one batch, one unit vector a text, in order.
@@ -290,14 +281,7 @@ impl Endpoint {
             ureq::Error::Io(_) | ureq::Error::ConnectionFailed => Again::Soon,
             _ => Again::No,
         };
-        let reason = match error {
-            ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve) => {
-                format!("no connection within {CONNECT_TIMEOUT:?}")
-            }
-            ureq::Error::Timeout(_) => format!("no whole answer within {:?}", self.timeout),
-            ureq::Error::Io(error) => format!("the connection failed: {error}"),
-            other => format!("the request failed: {other}"),
-        };
+        let reason = http::reason(&error, self.timeout);
         Failure { reason: self.excerpt(&reason), remedy: CHECK_SERVER, again }
     }
 
@@ -391,36 +375,6 @@ fn full_url(url: &str) -> Result<Uri, (&'static str, &'static str)> {
     Uri::from_parts(parts).map_err(|_| ("the URL is none", EXAMPLE))
 }
 
-fn is_this_machine(uri: &Uri) -> bool {
-    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
-}
-
-/// A URL for people: without user, password, query and fragment, and of bounded length.
-fn printable(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
-    let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-    let rest = rest.split(['?', '#']).next().unwrap_or(rest);
-    shortened(&if scheme.is_empty() { rest.to_owned() } else { format!("{scheme}://{rest}") })
-}
-
-/// One line of at most [`MAX_EXCERPT_CHARS`], without control characters.
-fn shortened(text: &str) -> String {
-    let mut words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
-    let mut line = words.next().unwrap_or_default().to_owned();
-    for word in words {
-        if line.len() > 4 * MAX_EXCERPT_CHARS {
-            break;
-        }
-        line.push(' ');
-        line.push_str(word);
-    }
-    match line.char_indices().nth(MAX_EXCERPT_CHARS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
-}
-
 /// Reads a whole body; `None` where it is longer than [`MAX_ANSWER_BYTES`].
 fn read(body: &mut Body) -> Result<Option<Vec<u8>>, ureq::Error> {
     let mut bytes = Vec::new();
@@ -475,21 +429,6 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_told_without_its_secrets() {
-        for url in [
-            "http://me:hunter2@example.org/v1",
-            "http://me:hunter2@example.org/v1?key=hunter2#hunter2",
-            "me:hunter2@example.org/v1",
-            "http://me:hun@hunter2@example.org/v1",
-            "http://me:hunter2?@example.org/v1",
-        ] {
-            let told = printable(url);
-            assert!(told.contains("example.org/v1") && !told.contains("hunter2"), "{told}");
-        }
-        assert!(printable(&"x".repeat(100_000)).chars().count() <= MAX_EXCERPT_CHARS + 1);
-    }
-
-    #[test]
     fn batches_are_bounded_by_count_and_by_size_and_lose_nothing() {
         let long = "é".repeat(MAX_TEXT_BYTES);
         let texts: Vec<&str> = (0..300).map(|i| if i % 3 == 0 { long.as_str() } else { "short" }).collect();
@@ -502,12 +441,5 @@ mod tests {
         assert_eq!(sent.len(), texts.len());
         assert!(sent.iter().zip(&texts).all(|(sent, text)| text.starts_with(sent) && sent.len() <= MAX_TEXT_BYTES));
         assert!(super::batches(&[]).is_empty());
-    }
-
-    #[test]
-    fn this_machine_needs_no_proxy() {
-        let this = |url: &str| is_this_machine(&url.parse().expect("it is a URL"));
-        assert!(this("http://localhost:1/") && this("http://127.0.0.9/") && this("http://[::1]:8/"));
-        assert!(!this("http://localhost.example.org/") && !this("http://10.0.0.1/"));
     }
 }

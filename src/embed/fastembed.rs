@@ -21,6 +21,8 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+#[cfg(feature = "cli")]
+use super::models::{KnownModel, Place};
 use super::{Embedder, Role};
 use crate::error::EmbedError;
 
@@ -326,6 +328,42 @@ fn find_model(name: &str) -> Result<ModelInfo<EmbeddingModel>, EmbedError> {
     let mut known: Vec<String> = models.iter().map(|info| format!("{:?}", info.model)).collect();
     known.sort();
     Err(EmbedError::UnknownModel { name: name.to_owned(), suggestion, known })
+}
+
+/// Returns every model that has a name, by name; `hub` is the folder that fetched ones are kept in.
+#[cfg(feature = "cli")]
+pub(super) fn known(hub: Option<&Path>) -> Vec<KnownModel> {
+    let describe = |info: ModelInfo<EmbeddingModel>| {
+        let name = format!("{:?}", info.model);
+        let files = hub.and_then(|hub| fetched(hub, &info));
+        let bytes = files
+            .as_ref()
+            .map(|files| files.iter().filter_map(|file| fs::metadata(file).ok()).map(|metadata| metadata.len()).sum());
+        let place = match files.and_then(|files| files.into_iter().next()) {
+            Some(path) => Place::OnDisk { path },
+            None if cfg!(feature = "fastembed-download") => {
+                Place::NotHere { remedy: format!("picktools models pull {name}") }
+            }
+            None => Place::NotHere { remedy: "build with the feature fastembed-download".to_owned() },
+        };
+        let description = format!("{} ({})", info.description, info.model_code);
+        KnownModel { name, dimensions: info.dim, bytes, licence: None, description, place }
+    };
+    let mut known: Vec<KnownModel> = TextEmbedding::list_supported_models().into_iter().map(describe).collect();
+    known.sort_by(|a, b| a.name.cmp(&b.name));
+    known
+}
+
+/// Returns the files of a model that was fetched, the weights first, if all are there; a build that fetches none looks
+/// for none.
+#[cfg(feature = "cli")]
+fn fetched(hub: &Path, info: &ModelInfo<EmbeddingModel>) -> Option<Vec<PathBuf>> {
+    const MORE_FILES: [&str; 4] = [TOKENIZER_FILE, "config.json", "special_tokens_map.json", "tokenizer_config.json"];
+    let folder = hub.join(format!("models--{}", info.model_code.replace('/', "--")));
+    let commit = fs::read_to_string(folder.join("refs/main")).ok().filter(|_| cfg!(feature = "fastembed-download"))?;
+    let snapshot = folder.join("snapshots").join(commit.trim());
+    let files = std::iter::once(&info.model_file).chain(&info.additional_files).map(String::as_str).chain(MORE_FILES);
+    files.map(|file| Some(snapshot.join(file)).filter(|file| file.is_file())).collect()
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, EmbedError> {

@@ -1,14 +1,24 @@
-//! The `Embedder` seam, the models of our own, the adapters for endpoints and for fastembed, and the cache.
+//! The `Embedder` seam, the models of our own, the adapters for endpoints and for fastembed, the models by name, and
+//! the cache.
 
 mod cache;
+#[cfg(feature = "endpoint")]
+mod http;
 #[cfg(feature = "endpoint")]
 mod endpoint;
 #[cfg(feature = "fastembed")]
 mod fastembed;
+mod word_pieces;
 mod static_model;
 #[cfg(feature = "tuned")]
+mod onnx_file;
+#[cfg(feature = "tuned")]
 mod tuned;
-mod word_pieces;
+#[cfg(all(feature = "cli", feature = "tuned"))]
+mod fetch;
+// For the program: a library's user names no models.
+#[cfg(feature = "cli")]
+pub(crate) mod models;
 
 use crate::error::EmbedError;
 

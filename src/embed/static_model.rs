@@ -14,6 +14,7 @@ use std::sync::{Arc, LazyLock};
 
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
+
 use super::word_pieces::WordPieces;
 use super::{Embedder, Role};
 use crate::error::EmbedError;
@@ -47,6 +48,12 @@ impl StaticEmbedder {
     /// [`EmbedError::Load`] when the program was built with a damaged model file.
     pub fn shared() -> Result<Arc<Self>, EmbedError> {
         SHARED.clone().map_err(|reason| EmbedError::Load { name: "static".to_owned(), reason })
+    }
+
+    /// Returns the size of the model's file.
+    #[cfg(feature = "cli")]
+    pub(super) fn bytes() -> u64 {
+        BYTES.len() as u64
     }
 
     fn read(bytes: &'static [u8]) -> Result<Self, String> {

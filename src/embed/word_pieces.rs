@@ -122,3 +122,62 @@ fn is_han(c: char) -> bool {
         0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x2A6DF | 0x2A700..=0x2B81F
         | 0x2B920..=0x2CEAF | 0x2F800..=0x2FA1F)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIECES: [&str; 17] = [
+        "[UNK]", "[CLS]", "##", "#", "read", "file", "##s", "##file", "a", "b", "##b", "ab", ".", "_", "uber", "查",
+        "[",
+    ];
+
+    fn cut(text: &str) -> Vec<String> {
+        let vocabulary = WordPieces::new(PIECES.into_iter().map(Cow::Borrowed));
+        let names = vocabulary.names();
+        vocabulary.cut(text).iter().map(|piece| names[piece].clone()).collect()
+    }
+
+    #[test]
+    fn words_are_cut_into_the_longest_pieces() {
+        for (text, pieces) in [
+            ("read files", &["read", "file", "##s"][..]),
+            ("READ_FILE.readfile", &["read", "_", "file", ".", "read", "##file"]),
+            ("abb", &["ab", "##b"]),
+            ("##", &["#", "#"]),
+            ("Über übér", &["uber", "uber"]),
+            ("查a查", &["查", "a", "查"]),
+            ("a\u{0}\u{200b}b\u{fffd}b", &["ab", "##b"]),
+            (" \t\na\u{a0}b ", &["a", "b"]),
+        ] {
+            assert_eq!(cut(text), pieces, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_piece_is_passed_over() {
+        assert_eq!(cut("readxyzs🚀 a"), ["read", "##s", "a"]);
+        assert!(cut("🚀read").is_empty(), "what follows is no beginning of a word");
+        assert!(cut("").is_empty() && cut("🚀 ☃ жук").is_empty());
+        assert!(cut(&"a".repeat(MAX_WORD_CHARS + 1)).is_empty(), "it is no word");
+        assert_eq!(cut(&"b".repeat(MAX_WORD_CHARS)).len(), MAX_WORD_CHARS);
+        assert!(WordPieces::default().cut("anything").is_empty());
+    }
+
+    #[test]
+    fn a_text_cannot_name_a_special_piece() {
+        assert!(!cut("[CLS] [UNK]").iter().any(|piece| piece == "[CLS]" || piece == "[UNK]"));
+        #[cfg(feature = "tuned")]
+        {
+            let vocabulary = WordPieces::new(PIECES.into_iter().map(Cow::Borrowed));
+            assert_eq!((vocabulary.number("[CLS]"), vocabulary.number("[SEP]")), (Some(1), None));
+        }
+    }
+
+    #[test]
+    fn pieces_are_counted_once() {
+        let vocabulary = WordPieces::new(["a", "##a", "a", ""].into_iter().map(|piece| Cow::Owned(piece.to_owned())));
+        assert_eq!(vocabulary.len(), 3);
+        assert_eq!(vocabulary.cut("aa").len(), 2);
+    }
+}

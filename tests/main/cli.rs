@@ -347,7 +347,7 @@ fn completions_are_written_for_every_shell() {
 #[test]
 fn help_and_version_are_answers() {
     assert!(answer(&["--version"]).starts_with("picktools "));
-    for command in ["pick", "index", "eval", "completions"] {
+    for command in ["pick", "index", "eval", "models", "completions"] {
         assert!(answer(&["--help"]).contains(command));
         assert!(answer(&[command, "--help"]).contains("Usage: picktools"));
     }

@@ -5,6 +5,9 @@ mod architecture;
 // The program: answers, exit codes, bad input.
 #[cfg(feature = "cli")]
 mod cli;
+// The models by name: listing, pulling, and the tuned one.
+#[cfg(feature = "cli")]
+mod models;
 // Its evaluation of rankings: figures, floors, comparison.
 #[cfg(feature = "cli")]
 mod evaluating;

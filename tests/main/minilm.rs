@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use picktools::{EmbedError, Embedder, Engine, FastEmbedder, FastEmbedderOptions, Mode, PickOptions, Role, Selection};
 
-use crate::support::{files, ids, in_mode, pick, root, workplace};
+use crate::support::{ids, in_mode, pick, root, workplace};
 
 static MODEL: LazyLock<Arc<FastEmbedder>> = LazyLock::new(|| {
     Arc::new(FastEmbedder::from_folder(models().join("minilm"), &options()).expect("the model is sound"))
@@ -195,11 +195,21 @@ fn a_known_model_that_cannot_be_fetched_says_what_to_do() {
     }
 }
 
+#[cfg(feature = "tuned")]
+#[test]
+fn minilm_is_no_tuned_model() {
+    let error =
+        picktools::TunedEmbedder::from_file(models().join("minilm/model.onnx")).expect_err("it is another kind");
+    assert!(matches!(error, EmbedError::Load { .. }), "{error}");
+    assert!(error.to_string().contains("not a model of this kind"), "{error}");
+}
+
 /// The program: a process loads ONNX Runtime only once, and these need processes of their own.
 #[cfg(feature = "cli")]
 mod program {
     use super::*;
     use crate::cli::{picktools, stderr, stdout};
+    use crate::support::files;
 
     #[test]
     fn a_missing_runtime_says_how_to_get_it() {
