@@ -1,18 +1,25 @@
 //! What is measured: building an engine and picking, by keyword and with the static model (the default), picking for
-//! a role that may see ten tools, embedding a request, and by how much a pick overruns its deadline.
+//! a role that may see ten tools, embedding a request and 1,000 tools, and by how much a pick overruns its deadline.
 //!
 //! On what: catalogs of 100, 1,000 and 10,000 tools made from a fixed seed. Words follow Zipf's law, as they do in
 //! prose, so that posting lists have realistic lengths; each tool has a name of its own, a description of about 15
 //! words and three parameters.
 //!
-//! What is not: ranking quality (`picktools eval`), models on ONNX Runtime, reading catalogs from disk.
+//! Texts that are embedded are real: a request of 15 words, and the descriptions of the fixture catalog over and over.
+//! MiniLM (int8, ONNX Runtime) stands beside our own models where the feature `fastembed` is on and
+//! `scripts/fetch-models.sh` has put it into `target/models`; else a line says that it is left out.
 //!
-//! One pick runs on one thread; building uses all cores.
+//! What is not: ranking quality (`picktools eval`), reading catalogs from disk.
+//!
+//! One pick runs on one thread; building uses all cores. Embedding is on one thread for every model, so that their
+//! times compare: the pool of rten is kept at one thread by its variable, for which the program starts itself anew.
 
+use std::env;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group};
 use picktools::{
     Catalog, Embedder, Engine, IndexError, PickOptions, Query, Role, Score, ScoreFuture, Scorer, Stage, StaticEmbedder,
     Tool,
@@ -133,13 +140,65 @@ fn named_tool(engine: &Engine) -> &str {
     &engine.catalog().tools()[engine.catalog().len() / 2].name
 }
 
+/// The models that are there, by name.
+fn models() -> Vec<(&'static str, Arc<dyn Embedder>)> {
+    let mut models: Vec<(&str, Arc<dyn Embedder>)> =
+        vec![("static", StaticEmbedder::shared().expect("the model is sound"))];
+    #[cfg(feature = "tuned")]
+    match picktools::TunedEmbedder::shared() {
+        Some(model) => models.push(("tuned", model.expect("the model is sound"))),
+        None => left_out("tuned", "this program was built without it"),
+    }
+    match minilm() {
+        Ok(model) => models.push(("minilm", model)),
+        Err(reason) => left_out("minilm", &reason),
+    }
+    models
+}
+
+#[cfg(feature = "fastembed")]
+fn minilm() -> Result<Arc<dyn Embedder>, String> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("target/models");
+    let runtime = Some(folder.join("libonnxruntime.so"));
+    let options = picktools::FastEmbedderOptions { runtime, ..Default::default() };
+    let model = picktools::FastEmbedder::from_folder(folder.join("minilm"), &options);
+    model.map(|model| Arc::new(model) as Arc<dyn Embedder>).map_err(|error| error.to_string())
+}
+
+#[cfg(not(feature = "fastembed"))]
+fn minilm() -> Result<Arc<dyn Embedder>, String> {
+    Err("the feature fastembed is off".to_owned())
+}
+
+#[expect(clippy::print_stderr, reason = "who compares models must know which are not there")]
+fn left_out(model: &str, reason: &str) {
+    eprintln!("embed: {model} is left out: {reason}");
+}
+
 fn embed(criterion: &mut Criterion) {
-    let model = StaticEmbedder::shared().expect("the model is sound");
-    let request = "find me a quiet hotel near the station in Bergen for two nights in early May";
-    assert_eq!(model.embed(Role::Query, &[request], &|_| {}).expect("it embeds")[0].len(), model.dimensions());
-    criterion.bench_function("embed/static_15_words", |bencher| {
-        bencher.iter(|| model.embed(Role::Query, &[request], &|_| {}));
-    });
+    let models = models();
+    let request = "find me a quiet hotel near the station in Bergen for two nights in May";
+    assert_eq!(request.split(' ').count(), 15);
+    let mut group = criterion.benchmark_group("embed/15_words");
+    for (name, model) in &models {
+        let vectors = model.embed(Role::Query, &[request], &|_| {}).expect("it embeds");
+        let length = vectors[0].iter().map(|value| value * value).sum::<f32>();
+        assert!(vectors[0].len() == model.dimensions() && (length - 1.0).abs() < 0.01);
+        group.bench_function(*name, |bencher| bencher.iter(|| model.embed(Role::Query, &[request], &|_| {})));
+    }
+    group.finish();
+
+    let catalog = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/catalogs/workplace");
+    let catalog = Catalog::open(catalog).expect("the fixture catalog is sound");
+    let texts: Vec<&str> = catalog.tools().iter().map(|tool| tool.description.as_str()).cycle().take(1_000).collect();
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread can be started");
+    let mut group = criterion.benchmark_group("embed/1000_tools");
+    group.sample_size(10).throughput(Throughput::Elements(1_000));
+    for (name, model) in models.iter().filter(|(name, _)| *name != "minilm") {
+        group.bench_function(*name, |bencher| {
+            bencher.iter(|| one.install(|| model.embed(Role::Document, &texts, &|_| {})));
+        });
+    }
 }
 
 fn cycle(
@@ -202,4 +261,17 @@ fn deadline(criterion: &mut Criterion) {
 }
 
 criterion_group!(benches, build, pick, embed, deadline);
-criterion_main!(benches);
+
+/// The variable that sizes the pool of rten, which is read once a process.
+const RTEN_THREADS: &str = "RTEN_NUM_THREADS";
+
+fn main() -> ExitCode {
+    if env::var_os(RTEN_THREADS).is_none_or(|threads| threads != "1") {
+        let program = env::current_exe().expect("a program knows itself");
+        let status = Command::new(program).args(env::args_os().skip(1)).env(RTEN_THREADS, "1").status();
+        return if status.is_ok_and(|status| status.success()) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+    ExitCode::SUCCESS
+}

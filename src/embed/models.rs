@@ -150,34 +150,32 @@ pub(crate) fn pull_tuned(
     if tuned::BYTES.is_some() {
         return Ok(Pulled::InProgram);
     }
-    let failed = |reason: &str, remedy: &str| EmbedError::Download {
-        name: TUNED.to_owned(),
-        reason: reason.to_owned(),
-        remedy: remedy.to_owned(),
-    };
-    let folder = models.ok_or_else(|| failed("there is no folder to keep it in", "name one with --cache-dir"))?;
+    let no_folder = || failed("there is no folder to keep it in", "name one with --cache-dir");
+    let to = tuned_file(models.ok_or_else(no_folder)?);
     let release = release(env!("CARGO_PKG_REPOSITORY"), env!("CARGO_PKG_VERSION"));
-    let Some(from) = from.map(str::to_owned).or(release) else {
-        return Err(failed("this program knows of no place to fetch it from", "name a URL or a file with --from"));
-    };
-    let to = tuned_file(folder);
-    pull_file(&Wanted { model: TUNED, sha256: tuned_sha256(), to: &to }, &from, &LIMITS, progress)
+    let wanted = Wanted { model: TUNED, sha256: tuned_sha256(), to: &to };
+    pull_file(&wanted, from.or(release.as_deref()), &LIMITS, progress)
 }
 
 /// Fetches a file unless it is there, sound.
 #[cfg(feature = "tuned")]
 fn pull_file(
     wanted: &Wanted<'_>,
-    from: &str,
+    from: Option<&str>,
     limits: &Limits,
     progress: &dyn Fn(u64, Option<u64>),
 ) -> Result<Pulled, EmbedError> {
-    let there = fetch::sha256(wanted.to).is_ok_and(|found| found == wanted.sha256);
-    if there {
+    if fetch::sha256(wanted.to).is_ok_and(|found| found == wanted.sha256) {
         return Ok(Pulled::Already(wanted.to.to_owned()));
     }
-    fetch::fetch(wanted, from, limits, progress)?;
+    let nowhere = || failed("this program knows of no place to fetch it from", "name a URL or a file with --from");
+    fetch::fetch(wanted, from.ok_or_else(nowhere)?, limits, progress)?;
     Ok(Pulled::Fetched(wanted.to.to_owned()))
+}
+
+#[cfg(feature = "tuned")]
+fn failed(reason: &str, remedy: &str) -> EmbedError {
+    EmbedError::Download { name: TUNED.to_owned(), reason: reason.to_owned(), remedy: remedy.to_owned() }
 }
 
 /// Where a pulled model is kept; the name tells versions apart.
@@ -253,12 +251,15 @@ mod tests {
         fs::write(&from, b"hello\n").expect("it can be written");
         let sha256 = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
         let wanted = Wanted { model: TUNED, sha256, to: &to };
-        let pull = |from: &Path| pull_file(&wanted, from.to_str().expect("it is plain"), &LIMITS, &|_, _| {});
-        assert_eq!(pull(&from).ok(), Some(Pulled::Fetched(to.clone())));
-        assert_eq!(pull(Path::new("no/such/file")).ok(), Some(Pulled::Already(to.clone())));
+        let pull = |from| pull_file(&wanted, from, &LIMITS, &|_, _| {});
+        let from = from.to_str();
+        assert_eq!(pull(from).ok(), Some(Pulled::Fetched(to.clone())));
+        assert_eq!(pull(Some("no/such/file")).ok(), Some(Pulled::Already(to.clone())));
+        assert_eq!(pull(None).ok(), Some(Pulled::Already(to.clone())));
         fs::write(&to, b"damaged").expect("it can be written");
-        assert!(pull(Path::new("no/such/file")).is_err());
-        assert_eq!(pull(&from).ok(), Some(Pulled::Fetched(to.clone())));
+        let nowhere = pull(None).expect_err("it must come from somewhere");
+        assert!(nowhere.to_string().contains("with --from") && pull(Some("no/such/file")).is_err(), "{nowhere}");
+        assert_eq!(pull(from).ok(), Some(Pulled::Fetched(to.clone())));
         assert_eq!(fs::read(&to).expect("it can be read"), b"hello\n");
     }
 
