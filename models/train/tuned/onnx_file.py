@@ -2,7 +2,6 @@
 
 Input `input_ids`, int32, 1 x n, [CLS] and [SEP] included; output `vector`, float32, 384 numbers of unit length. Weights have
 one scale a column (a row for the embeddings) and no zero point; activations are quantised as they come (one scale a tensor).
-`bits` = 7 keeps the sums of two products within 16 bits, for processors without VNNI instructions.
 """
 
 import numpy as np
@@ -10,14 +9,13 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 
-def quantise(w, axis, bits):
-    top = 2 ** (bits - 1) - 1
-    s = np.abs(w).max(axis=axis, keepdims=True).astype(np.float32) / top
+def quantise(w, axis):
+    s = np.abs(w).max(axis=axis, keepdims=True).astype(np.float32) / 127
     s[s == 0] = 1
-    return np.clip(np.rint(w / s), -top, top).astype(np.int8), s
+    return np.clip(np.rint(w / s), -127, 127).astype(np.int8), s
 
 
-def build(p, vocabulary, bits=7, heads=12):
+def build(p, vocabulary, heads=12):
     p = {k: np.asarray(v, np.float32) for k, v in p.items()}
     nodes, consts = [], []
 
@@ -31,7 +29,7 @@ def build(p, vocabulary, bits=7, heads=12):
         return outs[0] if n == 1 else outs
 
     def linear(x, name, w, b):
-        q, s = quantise(w.T, 0, bits)
+        q, s = quantise(w.T, 0)
         xq, xs, xz = op("DynamicQuantizeLinear", x, n=3)
         y = op("MatMulInteger", xq, const(f"{name}.weight", q), xz)
         y = op("Cast", y, to=TensorProto.FLOAT)
@@ -42,7 +40,7 @@ def build(p, vocabulary, bits=7, heads=12):
         return op("LayerNormalization", x, const(f"{name}.weight", p[f"{name}.weight"]), const(f"{name}.bias", p[f"{name}.bias"]), epsilon=1e-12, axis=-1)
 
     e = "embeddings."
-    q, s = quantise(p[e + "word_embeddings.weight"], 1, 8)
+    q, s = quantise(p[e + "word_embeddings.weight"], 1)
     d = q.shape[1]
     x = op("Cast", op("Gather", const("words", q), "input_ids"), to=TensorProto.FLOAT)
     x = op("Mul", x, op("Gather", const("words.scale", s), "input_ids"))
