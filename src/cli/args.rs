@@ -48,8 +48,8 @@ pub(super) struct ModelArgs {
     #[arg(long, value_enum, default_value = "hybrid")]
     mode: ModeArg,
     /// Embedding model: `static` or `tuned` (our own), a model's name (`picktools models list`), a folder with
-    /// model.onnx and tokenizer.json, a file of the tuned kind (FILE.onnx), or the name that the endpoint of
-    /// --embed-url gives it [default: static].
+    /// model.onnx and tokenizer.json, a file of the tuned kind (FILE.onnx) or the static kind (FILE.bin), or the
+    /// name that the endpoint of --embed-url gives it [default: static].
     #[arg(long, value_name = "static|tuned|NAME|DIR|FILE")]
     model: Option<String>,
     /// OpenAI-compatible embedding endpoint, such as http://localhost:11434/v1; its key is read from
@@ -150,7 +150,8 @@ impl ModelArgs {
             (_, Some(url), _) => Some(self.endpoint(url)?),
             (_, None, STATIC) => Some(crate::StaticEmbedder::shared()? as Arc<dyn Embedder>),
             (_, None, TUNED) => Some(self.folders.tuned()?),
-            (_, None, model) if is_onnx_file(Path::new(model)) => Some(tuned_file(model)?),
+            (_, None, model) if is_file_of(model, "onnx") => Some(tuned_file(model)?),
+            (_, None, model) if is_file_of(model, "bin") => Some(static_file(model)?),
             (_, None, model) => Some(self.folders.embedder(model)?),
         };
         Ok(Model { embedder, cache_dir })
@@ -225,9 +226,15 @@ impl FolderArgs {
     }
 }
 
-/// Whether the file of a model of our own is named, not a folder or a name.
-fn is_onnx_file(model: &Path) -> bool {
-    model.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx")) && !model.is_dir()
+/// Whether the file of a model of our own is named, not a folder or a name: tuned ones end in `.onnx`, static ones in
+/// `.bin`.
+fn is_file_of(model: &str, kind: &str) -> bool {
+    let path = Path::new(model);
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(kind)) && !path.is_dir()
+}
+
+fn static_file(path: &str) -> anyhow::Result<Arc<dyn Embedder>> {
+    Ok(Arc::new(crate::StaticEmbedder::from_file(path)?))
 }
 
 #[cfg(feature = "tuned")]

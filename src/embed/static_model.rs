@@ -1,8 +1,8 @@
 //! The static model: a table of token vectors inside the program.
 //!
 //! A text is cut into word pieces, the pieces' vectors are added up, and the sum is scaled to unit length. That
-//! costs microseconds and needs no library and no download. The table is distilled from all-MiniLM-L6-v2 on tool
-//! texts; `models/static/README.md` tells how, from what, and what it can and cannot do.
+//! costs microseconds and needs no library and no download. The table is distilled from the tuned model on tool texts;
+//! `models/static/README.md` tells how, from what, and what it can and cannot do.
 //!
 //! The file is little-endian throughout: `PTSTATIC`, then as u32 the version, the dimensions, the number of pieces
 //! and the length of the vocabulary in bytes; one f32 scale a piece; one row of i8 a piece; the pieces, separated by
@@ -10,6 +10,8 @@
 //! piece in a text is part of it.
 
 use std::borrow::Cow;
+use std::fs;
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use rayon::prelude::*;
@@ -28,8 +30,9 @@ const MAGIC: &[u8; 8] = b"PTSTATIC";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 24;
 const DIGEST_BYTES: usize = 32;
+const DAMAGED: &str = "the file is damaged, or no static model";
 
-/// The static model that ships in the program.
+/// A static model: the one inside the program, or another from a file.
 pub struct StaticEmbedder {
     identity: String,
     dimensions: usize,
@@ -37,11 +40,48 @@ pub struct StaticEmbedder {
     pieces: WordPieces,
     scales: Vec<f32>,
     /// Shape: pieces × dimensions.
-    rows: &'static [u8],
+    rows: Cow<'static, [u8]>,
+}
+
+/// The parts of a model's file.
+struct Parts<'a> {
+    dimensions: usize,
+    scales: &'a [u8],
+    rows: &'a [u8],
+    words: &'a str,
+    digest: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    /// Takes a file apart; its digest and its lengths fit.
+    fn of(bytes: &'a [u8]) -> Result<Self, String> {
+        let damaged = || DAMAGED.to_owned();
+        let (body, digest) = bytes.split_at_checked(bytes.len().saturating_sub(DIGEST_BYTES)).ok_or_else(damaged)?;
+        let (header, body_rest) = body.split_at_checked(HEADER_BYTES).ok_or_else(damaged)?;
+        if header[..8] != *MAGIC || Sha256::digest(body).as_slice() != digest {
+            return Err(damaged());
+        }
+        let (numbers, _) = header[8..].as_chunks::<4>();
+        let [version, dimensions, pieces, vocabulary] = numbers else { return Err(damaged()) };
+        if u32::from_le_bytes(*version) != VERSION {
+            return Err(format!("it has the version {}, not {VERSION}", u32::from_le_bytes(*version)));
+        }
+        let size = |number: &[u8; 4]| u32::from_le_bytes(*number) as usize;
+        let (dimensions, pieces, vocabulary) = (size(dimensions), size(pieces), size(vocabulary));
+        let (scales, rest) =
+            pieces.checked_mul(4).and_then(|end| body_rest.split_at_checked(end)).ok_or_else(damaged)?;
+        let rows = pieces.checked_mul(dimensions).filter(|_| dimensions > 0);
+        let (rows, words) = rows.and_then(|end| rest.split_at_checked(end)).ok_or_else(damaged)?;
+        let words = std::str::from_utf8(words).map_err(|_| damaged())?;
+        if words.len() != vocabulary {
+            return Err(damaged());
+        }
+        Ok(Self { dimensions, scales, rows, words, digest })
+    }
 }
 
 impl StaticEmbedder {
-    /// Returns the model, which is read once a process.
+    /// Returns the model inside the program, which is read once a process.
     ///
     /// # Errors
     ///
@@ -56,43 +96,44 @@ impl StaticEmbedder {
         BYTES.len() as u64
     }
 
+    /// Reads another model of this kind from a file: one made by `models/train/static`.
+    ///
+    /// # Errors
+    ///
+    /// [`EmbedError::Load`] when the file cannot be read, is damaged, or is no such model.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, EmbedError> {
+        let path = path.as_ref();
+        let read = || {
+            let bytes = fs::read(path).map_err(|error| error.to_string())?;
+            let parts = Parts::of(&bytes)?;
+            let pieces = WordPieces::new(parts.words.split('\n').map(|piece| Cow::Owned(piece.to_owned())));
+            Self::new(&parts, pieces, Cow::Owned(parts.rows.to_vec()))
+        };
+        read().map_err(|reason: String| EmbedError::Load { name: path.display().to_string(), reason })
+    }
+
     fn read(bytes: &'static [u8]) -> Result<Self, String> {
-        let damaged = || "the file is damaged".to_owned();
-        let (body, digest) = bytes.split_at_checked(bytes.len().saturating_sub(DIGEST_BYTES)).ok_or_else(damaged)?;
-        let (header, body_rest) = body.split_at_checked(HEADER_BYTES).ok_or_else(damaged)?;
-        if header[..8] != *MAGIC || Sha256::digest(body).as_slice() != digest {
-            return Err(damaged());
+        let parts = Parts::of(bytes)?;
+        let pieces = WordPieces::new(parts.words.split('\n').map(Cow::Borrowed));
+        Self::new(&parts, pieces, Cow::Borrowed(parts.rows))
+    }
+
+    fn new(parts: &Parts<'_>, pieces: WordPieces, rows: Cow<'static, [u8]>) -> Result<Self, String> {
+        let scales: Vec<f32> = parts.scales.as_chunks::<4>().0.iter().map(|scale| f32::from_le_bytes(*scale)).collect();
+        if pieces.len() != scales.len() || !scales.iter().all(|scale| scale.is_finite()) {
+            return Err(DAMAGED.to_owned());
         }
-        let (numbers, _) = header[8..].as_chunks::<4>();
-        let [version, dimensions, pieces, vocabulary] = numbers else { return Err(damaged()) };
-        if u32::from_le_bytes(*version) != VERSION {
-            return Err(format!("it has the version {}, not {VERSION}", u32::from_le_bytes(*version)));
-        }
-        let size = |number: &[u8; 4]| u32::from_le_bytes(*number) as usize;
-        let (dimensions, pieces, vocabulary) = (size(dimensions), size(pieces), size(vocabulary));
-        let (scales, rest) = body_rest.split_at_checked(pieces * 4).ok_or_else(damaged)?;
-        let (rows, words) = rest.split_at_checked(pieces * dimensions).ok_or_else(damaged)?;
-        let words = std::str::from_utf8(words).map_err(|_| damaged())?;
-        let word_pieces = WordPieces::new(words.split('\n').map(Cow::Borrowed));
-        if words.len() != vocabulary || word_pieces.len() != pieces {
-            return Err(damaged());
-        }
-        let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self {
-            identity: format!("static:{hex}"),
-            dimensions,
-            pieces: word_pieces,
-            scales: scales.as_chunks::<4>().0.iter().map(|scale| f32::from_le_bytes(*scale)).collect(),
-            rows,
-        })
+        let hex: String = parts.digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { identity: format!("static:{hex}"), dimensions: parts.dimensions, pieces, scales, rows })
     }
 
     fn vector(&self, text: &str) -> Vec<f32> {
+        let rows: &[u8] = &self.rows;
         let mut sum = vec![0.0_f32; self.dimensions];
         for piece in self.pieces.cut(text) {
             let row = piece as usize;
             let scale = self.scales[row];
-            let values = &self.rows[row * self.dimensions..(row + 1) * self.dimensions];
+            let values = &rows[row * self.dimensions..(row + 1) * self.dimensions];
             for (total, &value) in sum.iter_mut().zip(values) {
                 *total += scale * f32::from(value.cast_signed());
             }
@@ -180,6 +221,28 @@ mod tests {
     fn a_damaged_file_is_refused() {
         for cut in [0, 10, 100, BYTES.len() - 1] {
             assert!(StaticEmbedder::read(&BYTES[..cut]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_file_gives_the_vectors_of_the_program() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/static/model.bin");
+        let (shared, file) = (StaticEmbedder::shared().expect("it is sound"), StaticEmbedder::from_file(path));
+        let file = file.expect("it is sound");
+        assert_eq!(file.identity(), shared.identity());
+        assert_eq!(file.vector("send a message"), shared.vector("send a message"));
+        let error = StaticEmbedder::from_file("no/such.bin").expect_err("there is none");
+        assert!(error.to_string().contains("no/such.bin"), "{error}");
+    }
+
+    #[test]
+    fn lengths_that_do_not_fit_are_refused() {
+        for (at, value) in [(12, 0), (12, u32::MAX), (16, u32::MAX), (20, u32::MAX), (16, 1), (8, 2)] {
+            let mut bytes = BYTES[..BYTES.len() - DIGEST_BYTES].to_vec();
+            bytes[at..at + 4].copy_from_slice(&u32::to_le_bytes(value));
+            let digest = Sha256::digest(&bytes);
+            bytes.extend(digest);
+            assert!(Parts::of(&bytes).is_err(), "{value} at {at}");
         }
     }
 }
