@@ -42,6 +42,8 @@ PY
 }
 
 check keyword 0.715 --mode keyword
-check static 0.670 --mode semantic
-check default 0.750 # hybrid, with the static model
+# The models of our own have seen these sets: their floors guard the program, not the models' worth (docs/results.md).
+check static 0.710 --mode semantic
+check default 0.765 # hybrid, with the static model
+check tuned @@T@@ --model tuned
 check hybrid-minilm 0.765 --model target/models/minilm

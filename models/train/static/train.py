@@ -380,16 +380,15 @@ def export(a):
     from static_ref import Static
 
     M = Static(f"{run_dir(a)}/static.bin")
-    out = [
-        {
-            "text": x,
-            "pieces": [M.pieces[j] for j in M.ids(x)],
-            "ids": M.ids(x),
-            "vector": [float(f"{y:.7g}") for y in M.vector(x)],
-        }
+    rows = [
+        json.dumps(
+            {"text": x, "pieces": [M.pieces[j] for j in M.ids(x)], "vector": [round(float(y), 6) for y in M.vector(x)[:8]]},
+            ensure_ascii=False,
+        )
         for x in TEXTS
     ]
-    json.dump(out, open(f"{run_dir(a)}/reference.json", "w"), ensure_ascii=False, indent=0)
+    with open(f"{run_dir(a)}/reference.json", "w", encoding="utf-8") as f:
+        f.write("[\n" + ",\n".join(rows) + "\n]\n")
     print("static.bin", len(b), "bytes", sha(f"{run_dir(a)}/static.bin"), flush=True)
 
 
