@@ -185,7 +185,7 @@ def fwd(C, W):
 
 
 def learn(
-    a, stage, C, T, P, W, steps, lr, pairs=None, lam=0.0, tau=0.05, ctau=0.1, B=512, seed=SEED, every=250, quiet=False
+    a, stage, C, T, P, W, steps, lr, pairs=None, lam=0.0, tau=0.05, ctau=0.1, B=512, seed=SEED, every=250
 ):
     """Per step: 512 texts against the teacher (cosine to its projected vector + KL of the in-batch similarity rows), and,
     with `pairs`, 512 weak pairs with in-batch negatives in both directions (half of the batches from 8 stretches of one API each).
@@ -253,10 +253,9 @@ def learn(
         if (s + 1) % every == 0 or s + 1 == steps:
             vh = nrm(H @ W)
             l = f"{stage}\t{s + 1}\t{(vh * Tn[:HOLD]).sum(1).mean():.4f}\t{np.corrcoef((vh @ vh.T)[iu], sh)[0, 1]:.4f}\t{time.time() - t0:.0f}"
-            if not quiet:
-                print("stage step heldout-cos heldout-similarity-r seconds: " + l.replace("\t", " "), flush=True)
-                log.write(l + "\n")
-                log.flush()
+            print("stage step heldout-cos heldout-similarity-r seconds: " + l.replace("\t", " "), flush=True)
+            log.write(l + "\n")
+            log.flush()
             np.savez(
                 ck + ".tmp.npz",
                 W=W,
@@ -285,13 +284,16 @@ def init(a):
     print(V.n, "pieces,", int((n == 0).sum()), "of them not in the corpus", flush=True)
 
 
+def inputs(a):
+    V = Vocab(a)
+    return V, *load_corpus(a, V), np.load(f"{run_dir(a)}/init.npz")
+
+
 def distill(a):
     """Recipe 2."""
     if done(f"{run_dir(a)}/distill.npy"):
         return
-    V = Vocab(a)
-    C, T = load_corpus(a, V)
-    z = np.load(f"{run_dir(a)}/init.npz")
+    _, C, T, z = inputs(a)
     np.save(f"{run_dir(a)}/distill.npy", learn(a, "distill", C, T, z["P"], z["W"], 3000, 0.03))
 
 
@@ -314,9 +316,7 @@ def tune(a):
     """Recipe 3."""
     if done(f"{run_dir(a)}/tune.npy"):
         return
-    V = Vocab(a)
-    C, T = load_corpus(a, V)
-    z = np.load(f"{run_dir(a)}/init.npz")
+    V, C, T, z = inputs(a)
     np.save(
         f"{run_dir(a)}/tune.npy",
         learn(
@@ -399,14 +399,7 @@ def score(a):
 
     M = Static(f"{run_dir(a)}/static.bin")
     R = M.rows()
-    E = lambda L: nrm(np.stack([R[M.ids(x)].sum(0) for x in L]))
-    res = {}
-    for s in FOLD:
-        if a.leave_out in (0, FOLD[s]):
-            D, Q, rel = load_set(a.bench, s)
-            res[s] = ndcg(E(Q) @ E(D).T, rel)
-    report(res)
-    json.dump(res, open(f"{run_dir(a)}/score.json", "w"), indent=1)
+    score_sets(a, lambda L: nrm(np.stack([R[M.ids(x)].sum(0) for x in L])), f"{run_dir(a)}/score.json")
 
 
 if __name__ == "__main__":

@@ -223,13 +223,7 @@ def score(a):
     """nDCG@10 of the fp32 weights, cosine alone; with --leave-out, the sets left out."""
     p, tok = blend(a), tokenizer(f"{a.work}/dl/minilm/tokenizer.json")
     enc = lambda L: encode(p, [e.ids for e in tok.encode_batch(L)])
-    res = {}
-    for s in FOLD:
-        if a.leave_out in (0, FOLD[s]):
-            D, Q, rel = load_set(a.bench, s)
-            res[s] = ndcg(enc(Q) @ enc(D).T, rel)
-    report(res)
-    json.dump(res, open(f"{run_dir(a)}/score-{a.blend:g}.json", "w"), indent=1)
+    score_sets(a, enc, f"{run_dir(a)}/score-{a.blend:g}.json")
 
 
 def export(a):
