@@ -156,7 +156,7 @@ impl Engine {
         let ranking: Ranking = top_k(candidates.into_iter(), depth(options, musts.len()));
         let kept = cut(&ranking, &index.catalog, &limits);
         trace.ran(Stage::Select);
-        let why = Explainer { index, request: &request, basis: &basis };
+        let why = Explainer::new(index, &request, &basis);
         Ok(Selection {
             version: SELECTION_VERSION,
             catalog: index.catalog.digest().to_owned(),

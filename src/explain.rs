@@ -3,14 +3,18 @@
 //! Nothing here changes a ranking, and nothing here is computed for a tool that is not returned (or, with
 //! `debug`, considered).
 
+mod words;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use words::RequestWords;
 
 use crate::catalog::document::Field;
 use crate::eligibility::{Eligibility, MAX_LISTED_INELIGIBLE};
 use crate::error::{IndexError, ScorerError};
 use crate::fuse::{Fused, Fusion, Mode, Part};
-use crate::index::{Index, TermKind};
+use crate::index::{Index, TermKind, Vectors};
 use crate::options::Request;
 use crate::ranking::{Candidate, ToolId};
 use crate::retrieve::QueryTerm;
@@ -18,13 +22,17 @@ use crate::scorer::Score;
 use crate::select::Kept;
 use crate::selection::{
     Considered, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool, KeywordEvidence, Pick,
-    Provenance, SemanticEvidence, TermEvidence,
+    Provenance, SemanticEvidence, TermEvidence, WordEvidence,
 };
 
 /// How many candidates an outcome shows the evidence of, beside the picked ones.
 pub(crate) const MAX_CONSIDERED: usize = 100;
 /// The most words that a reason quotes.
 const QUOTED_WORDS: usize = 4;
+/// The most pairs of near words that a reason quotes.
+const QUOTED_PAIRS: usize = 2;
+/// The least similarity of two words that a reason calls close.
+const CLOSE: f32 = 0.3;
 
 /// What a ranking rests on.
 pub(crate) enum Basis {
@@ -124,12 +132,24 @@ impl Basis {
 
 /// Explains one pick.
 pub(crate) struct Explainer<'a> {
-    pub(crate) index: &'a Index,
-    pub(crate) request: &'a Request<'a>,
-    pub(crate) basis: &'a Basis,
+    index: &'a Index,
+    request: &'a Request<'a>,
+    basis: &'a Basis,
+    /// The request's words, where the basis is the similarity of a model that can tell them apart.
+    words: Option<RequestWords<'a>>,
 }
 
-impl Explainer<'_> {
+impl<'a> Explainer<'a> {
+    pub(crate) fn new(index: &'a Index, request: &'a Request<'a>, basis: &'a Basis) -> Self {
+        let words = match (basis, &index.vectors) {
+            (Basis::Fused { fused: Fused { semantic: Some(_), .. }, .. }, Some(vectors)) => {
+                RequestWords::new(vectors.embedder().as_ref(), request.query.text())
+            }
+            _ => None,
+        };
+        Self { index, request, basis, words }
+    }
+
     /// Returns the picked tools with their reasons.
     pub(crate) fn picks(&self, kept: &Kept) -> Result<Vec<Pick>, IndexError> {
         let picks = kept.picks.iter().map(|&Candidate { tool, .. }| {
@@ -203,11 +223,7 @@ impl Explainer<'_> {
                     provenance.keyword = Some(self.keyword_evidence(part, terms, tool)?);
                 }
                 if let (Some(part), Some(vectors)) = (&fused.semantic, &self.index.vectors) {
-                    provenance.semantic = Some(SemanticEvidence {
-                        rank: part.signal.rank(tool, &self.request.eligibility),
-                        score: part.signal.of(tool),
-                        model: vectors.embedder().identity().to_owned(),
-                    });
+                    provenance.semantic = Some(self.semantic_evidence(part, vectors, tool));
                 }
                 provenance.fusion =
                     Some(FusionEvidence { method: fused.method, parts: parts(fused, tool), value: fused.value(tool) });
@@ -216,9 +232,20 @@ impl Explainer<'_> {
         Ok(provenance)
     }
 
+    fn semantic_evidence(&self, part: &Part, vectors: &Vectors, tool: ToolId) -> SemanticEvidence {
+        let embedder = vectors.embedder().as_ref();
+        let words = self.words.as_ref();
+        SemanticEvidence {
+            rank: part.signal.rank(tool, &self.request.eligibility),
+            score: part.signal.of(tool),
+            model: embedder.identity().to_owned(),
+            words: words.map_or_else(Vec::new, |words| words.evidence(vectors, self.index.catalog.tool(tool), tool)),
+        }
+    }
+
     fn keyword_evidence(&self, part: &Part, terms: &[QueryTerm], tool: ToolId) -> Result<KeywordEvidence, IndexError> {
         let looked_up: Vec<(&str, TermKind)> = terms.iter().map(|term| (term.term.as_str(), term.kind)).collect();
-        let matches = self.index.keyword.explain(tool, self.index.catalog.tool(tool), &looked_up)?;
+        let matches = self.index.keyword.explain(tool, &looked_up)?;
         let evidence = matches.into_iter().map(|found| TermEvidence {
             word: terms[found.term].word.clone(),
             kind: terms[found.term].kind,
@@ -266,7 +293,8 @@ fn reason(basis: &Basis, tool: ToolId, provenance: &Provenance) -> String {
             clauses.extend(provenance.keyword.as_ref().and_then(matched_words));
             if let Some(semantic) = &provenance.semantic {
                 let rank = semantic.rank.map_or(String::new(), |rank| format!(" and ranks {rank}"));
-                clauses.push(format!("its meaning is {:.2} similar{rank}", semantic.score));
+                let near = near_words(semantic, provenance.keyword.as_ref());
+                clauses.push(format!("its meaning is {:.2} similar{rank}{near}", semantic.score));
             }
         }
     }
@@ -295,6 +323,20 @@ fn matched_words(evidence: &KeywordEvidence) -> Option<String> {
     let verb = if terms.len() == 1 { "matches" } else { "match" };
     let words = if more > 0 { format!("{} and {more} more", words.join(", ")) } else { enumerate(&words) };
     (!terms.is_empty()).then(|| format!("{words} {verb} in its {}", enumerate(&fields)))
+}
+
+/// `: "smaller" is close to "resize" in its name`, with the weightiest words first and without those that match as
+/// keywords; nothing where no two words are close.
+fn near_words(semantic: &SemanticEvidence, keyword: Option<&KeywordEvidence>) -> String {
+    let same = |a: &str, b: &str| a.chars().flat_map(char::to_lowercase).eq(b.chars().flat_map(char::to_lowercase));
+    let matched = |word: &str| keyword.is_some_and(|keyword| keyword.terms.iter().any(|term| same(&term.word, word)));
+    let close = semantic.words.iter().filter(|near| near.similarity >= CLOSE && !matched(&near.word));
+    let pairs = close.take(QUOTED_PAIRS).map(|WordEvidence { word, meets, field, .. }| {
+        let how = if same(word, meets) { String::new() } else { format!("close to {meets:?} ") };
+        format!("{word:?} is {how}in its {}", field.label())
+    });
+    let pairs: Vec<String> = pairs.collect();
+    if pairs.is_empty() { String::new() } else { format!(": {}", enumerate(&pairs)) }
 }
 
 /// `a`, `a and b`, `a, b and c`.

@@ -54,7 +54,7 @@ pub use catalog::{Alias, Annotations, Catalog, NoSchemaMode, Safety, ThreatLevel
 pub use eligibility::{IneligibleReason, MAX_LISTED_INELIGIBLE};
 #[cfg(feature = "tuned")]
 pub use embed::TunedEmbedder;
-pub use embed::{CacheStatus, Embedder, Role, StaticEmbedder};
+pub use embed::{CacheStatus, Embedder, Role, StaticEmbedder, WordVectors};
 #[cfg(feature = "endpoint")]
 pub use embed::{EndpointEmbedder, EndpointOptions};
 #[cfg(feature = "fastembed")]
@@ -71,7 +71,7 @@ pub use scorer::{Score, ScoreFuture, Scorer, per_tool};
 pub use selection::{
     Considered, Degraded, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool, KeywordEvidence,
     Pick, Provenance, SELECTION_VERSION, Selection, SemanticEvidence, Stage, StageReport, StageStatus, TermEvidence,
-    Timings,
+    Timings, WordEvidence,
 };
 
 /// Compiles and runs the examples of the README.

@@ -132,6 +132,26 @@ pub struct SemanticEvidence {
     pub score: f32,
     /// Identity of the embedding model.
     pub model: String,
+    /// The words of the request that bring the tool nearest, at most 8, the weightiest first; none where the model
+    /// cannot tell ([`Embedder::word_vectors`](crate::Embedder::word_vectors)).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<WordEvidence>,
+}
+
+/// One word of the request, and the word of the tool that it meets best.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct WordEvidence {
+    /// The word as the request has it first.
+    pub word: String,
+    /// What it adds to the cosine similarity wherever it stands in the request, all words of the tool taken together.
+    pub contribution: f32,
+    /// The word of the tool, as the tool has it, with which it adds most.
+    pub meets: String,
+    /// The field that this word stands in.
+    pub field: Field,
+    /// Cosine similarity of the two words, 0..1; 1 for the same word.
+    pub similarity: f32,
 }
 
 /// How the retrievers' scores became one.

@@ -61,18 +61,26 @@ impl Field {
 
 /// The texts of a tool by field; a field may have several.
 pub(crate) fn texts(tool: &Tool) -> Vec<(Field, &str)> {
+    let mut texts = own_texts(tool);
+    if let Some(parameters) = &tool.parameters {
+        schema_texts(parameters, &mut texts);
+    }
+    texts.iter_mut().for_each(|(_, text)| *text = bounded(text));
+    texts
+}
+
+fn bounded(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_FIELD_BYTES)]
+}
+
+/// The texts of the tool itself, without those of its parameters.
+fn own_texts(tool: &Tool) -> Vec<(Field, &str)> {
     let mut texts = vec![(Field::Name, tool.name.as_str())];
     let title = tool.title.as_deref().or(tool.annotations.title.as_deref());
     texts.extend(title.filter(|title| *title != tool.name).map(|title| (Field::Title, title)));
     texts.extend(tool.aliases.iter().map(|alias| (Field::Aliases, alias.name.as_str())));
     texts.push((Field::Description, &tool.description));
     texts.extend(tool.tags.iter().map(|tag| (Field::Tags, tag.as_str())));
-    if let Some(parameters) = &tool.parameters {
-        schema_texts(parameters, &mut texts);
-    }
-    for (_, text) in &mut texts {
-        *text = &text[..text.floor_char_boundary(MAX_FIELD_BYTES)];
-    }
     texts
 }
 
@@ -108,28 +116,69 @@ fn schema_texts<'a>(schema: &'a Value, texts: &mut Vec<(Field, &'a str)>) {
 ///
 /// Tags and parameters dilute the vector (both lowered the benchmarks' mean); tags stand in for a description
 /// that is not there.
-pub(crate) fn embedding_text(tool: &Tool, split: impl Fn(&str) -> String) -> String {
-    let mut text = split(&tool.name);
-    let mut add = |separator: &str, part: &str| {
-        text.push_str(separator);
-        text.push_str(part);
-    };
-    let described = !tool.description.trim().is_empty();
-    for (field, part) in texts(tool) {
-        match field {
-            Field::Title | Field::Aliases => add(", ", &split(part)),
-            Field::Description if described => add(": ", part),
-            Field::Tags if !described => add(", ", part),
-            _ => {}
+#[derive(Default)]
+pub(crate) struct EmbeddingText {
+    pub(crate) text: String,
+    /// Where each field's part ends, in bytes.
+    ends: Vec<(usize, Field)>,
+}
+
+impl EmbeddingText {
+    /// Puts the text together; `split` cuts identifiers into words.
+    pub(crate) fn new(tool: &Tool, split: impl Fn(&str) -> String) -> Self {
+        let mut text = Self::default();
+        text.add("", &split(&tool.name), Field::Name);
+        let described = !tool.description.trim().is_empty();
+        for (field, part) in own_texts(tool) {
+            let part = bounded(part);
+            match field {
+                Field::Title | Field::Aliases => text.add(", ", &split(part), field),
+                Field::Description if described => text.add(": ", part, field),
+                Field::Tags if !described => text.add(", ", part, field),
+                _ => {}
+            }
         }
+        text
     }
-    text
+
+    fn add(&mut self, separator: &str, part: &str, field: Field) {
+        self.text.push_str(separator);
+        self.text.push_str(part);
+        self.ends.push((self.text.len(), field));
+    }
+
+    /// Returns the field that the byte at `at` comes from.
+    ///
+    /// # Panics
+    ///
+    /// Behind the end of the text.
+    pub(crate) fn field_at(&self, at: usize) -> Field {
+        self.ends[self.ends.partition_point(|&(end, _)| end <= at)].1
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn an_embedding_text_knows_its_fields() {
+        let mut tool = Tool::new("readFile", "Reads files.");
+        tool.title = Some("File reader".to_owned());
+        tool.tags = vec!["disk".to_owned(), "io".to_owned()];
+        let split = |name: &str| name.replace("File", " File");
+        let field_of = |text: &EmbeddingText, part: &str| text.field_at(text.text.find(part).expect("it is there"));
+        let text = EmbeddingText::new(&tool, split);
+        assert_eq!(text.text, "read File,  File reader: Reads files.");
+        let fields = ["read F", "File,", "reader", "Reads", "."].map(|part| field_of(&text, part));
+        let [name, title, description] = [Field::Name, Field::Title, Field::Description];
+        assert_eq!(fields, [name, name, title, description, description]);
+        tool.description.clear();
+        let text = EmbeddingText::new(&tool, split);
+        assert_eq!(text.text, "read File,  File reader, disk, io");
+        assert_eq!(["disk", "io"].map(|part| field_of(&text, part)), [Field::Tags; 2]);
+    }
 
     #[test]
     fn parameter_texts_come_from_any_depth() {

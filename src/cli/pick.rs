@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::args::{EligibilityArgs, RankingArgs, read_input};
 use super::output;
-use crate::{Catalog, DropReason, Field, Fusion, PickOptions, Provenance, Query, Selection, StageStatus};
+use crate::{Catalog, DropReason, Field, Fusion, PickOptions, Provenance, Query, Selection, StageStatus, WordEvidence};
 
 #[derive(Args)]
 pub(super) struct PickCommand {
@@ -189,6 +189,10 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
     }
     if let Some(semantic) = &provenance.semantic {
         writeln!(text, "      semantic  {}, cosine {:.3} ({})", rank(semantic.rank), semantic.score, semantic.model)?;
+        for WordEvidence { word, contribution, meets, field, similarity, .. } in &semantic.words {
+            let field = field.label();
+            writeln!(text, "        {word:<20} {contribution:>7.3}  {field}: {meets} ({similarity:.2} similar)")?;
+        }
     }
     if let Some(fusion) = &provenance.fusion {
         let parts: Vec<String> = fusion

@@ -20,6 +20,8 @@ mod fetch;
 #[cfg(feature = "cli")]
 pub(crate) mod models;
 
+use std::ops::Range;
+
 use crate::error::EmbedError;
 
 pub(crate) use cache::VectorCache;
@@ -57,4 +59,24 @@ pub trait Embedder: Send + Sync {
     /// [`EmbedError`] when the model fails; then none of the texts counts as embedded.
     fn embed(&self, role: Role, texts: &[&str], progress: &(dyn Fn(usize) + Sync))
     -> Result<Vec<Vec<f32>>, EmbedError>;
+
+    /// Tells what each word of `text` adds to its vector; `None`, unless told otherwise, where the model cannot tell.
+    ///
+    /// A model that adds up vectors of words can: its similarities are then sums over pairs of words, and a pick tells
+    /// which word of the request met which word of the tool ([`WordEvidence`](crate::WordEvidence)). One that reads
+    /// words in their context cannot. It is asked for the request and for each tool that is returned, under no
+    /// deadline, and should take no longer than embedding such a text takes.
+    fn word_vectors(&self, role: Role, text: &str) -> Option<WordVectors> {
+        let _ = (role, text);
+        None
+    }
+}
+
+/// The words of a text with their vectors. The sum of all of them, scaled to unit length, is the text's vector.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct WordVectors {
+    /// Where each word stands in the text, in bytes, in order; punctuation marks that have a vector are words too.
+    pub words: Vec<Range<usize>>,
+    /// Shape: words × dimensions, one word after the other. The lengths differ: a word's weight is part of its vector.
+    pub vectors: Vec<f32>,
 }

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::word_pieces::WordPieces;
-use super::{Embedder, Role};
+use super::{Embedder, Role, WordVectors};
 use crate::error::EmbedError;
 
 static BYTES: &[u8] = include_bytes!("../../models/static/model.bin");
@@ -127,17 +127,19 @@ impl StaticEmbedder {
         Ok(Self { identity: format!("static:{hex}"), dimensions: parts.dimensions, pieces, scales, rows })
     }
 
-    fn vector(&self, text: &str) -> Vec<f32> {
-        let rows: &[u8] = &self.rows;
-        let mut sum = vec![0.0_f32; self.dimensions];
-        for piece in self.pieces.cut(text) {
-            let row = piece as usize;
-            let scale = self.scales[row];
-            let values = &rows[row * self.dimensions..(row + 1) * self.dimensions];
-            for (total, &value) in sum.iter_mut().zip(values) {
-                *total += scale * f32::from(value.cast_signed());
-            }
+    /// Adds a piece's vector to `sum`.
+    fn add(&self, piece: u32, sum: &mut [f32]) {
+        let row = piece as usize;
+        let scale = self.scales[row];
+        let values = &self.rows[row * self.dimensions..(row + 1) * self.dimensions];
+        for (total, &value) in sum.iter_mut().zip(values) {
+            *total += scale * f32::from(value.cast_signed());
         }
+    }
+
+    fn vector(&self, text: &str) -> Vec<f32> {
+        let mut sum = vec![0.0_f32; self.dimensions];
+        self.pieces.each_piece(text, |piece, _| self.add(piece, &mut sum));
         let length = sum.iter().map(|value| value * value).sum::<f32>().sqrt();
         if length > 0.0 {
             sum.iter_mut().for_each(|value| *value /= length);
@@ -167,6 +169,22 @@ impl Embedder for StaticEmbedder {
         progress(texts.len());
         Ok(vectors)
     }
+
+    fn word_vectors(&self, _: Role, text: &str) -> Option<WordVectors> {
+        let mut words = Vec::new();
+        let mut pieces = Vec::new();
+        self.pieces.each_piece(text, |piece, word| {
+            if words.last() != Some(word) {
+                words.push(word.clone());
+            }
+            pieces.push((words.len() - 1, piece));
+        });
+        let mut vectors = vec![0.0; words.len() * self.dimensions];
+        for (word, piece) in pieces {
+            self.add(piece, &mut vectors[word * self.dimensions..][..self.dimensions]);
+        }
+        Some(WordVectors { words, vectors })
+    }
 }
 
 impl std::fmt::Debug for StaticEmbedder {
@@ -181,6 +199,33 @@ impl std::fmt::Debug for StaticEmbedder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_vectors_of_the_words_add_up_to_the_vector_of_the_text(text in "([a-zA-Z_,.é查]{1,9} ?|\\PC){0,20}") {
+            let model = StaticEmbedder::shared().expect("the model is sound");
+            let found = model.word_vectors(Role::Query, &text).expect("it can tell");
+            prop_assert_eq!(found.vectors.len(), found.words.len() * model.dimensions());
+            prop_assert!(found.words.iter().all(|word| text.get(word.clone()).is_some_and(|word| !word.is_empty())));
+            let mut sum = vec![0.0; model.dimensions()];
+            for (at, value) in found.vectors.iter().enumerate() {
+                sum[at % model.dimensions()] += value;
+            }
+            let length = sum.iter().map(|value| value * value).sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
+            for (total, own) in sum.iter().zip(model.vector(&text)) {
+                prop_assert!((total / length - own).abs() < 1e-4, "{} {}", total / length, own);
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_of_one_word_are_one_word() {
+        let text = "reschedule unboxings, twice";
+        let found = StaticEmbedder::shared().expect("it is sound").word_vectors(Role::Document, text);
+        let words: Vec<&str> = found.expect("it can tell").words.into_iter().map(|word| &text[word]).collect();
+        assert_eq!(words, ["reschedule", "unboxings", ",", "twice"]);
+    }
 
     #[derive(serde::Deserialize)]
     struct Reference {

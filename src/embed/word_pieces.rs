@@ -3,9 +3,10 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::mem;
+use std::ops::Range;
 
 use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::canonical_combining_class;
 use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
 
 /// Longer words are no words and have no pieces, in characters.
@@ -49,9 +50,15 @@ impl WordPieces {
     /// Returns the pieces of `text`; a character that no piece begins with is passed over.
     pub(super) fn cut(&self, text: &str) -> Vec<u32> {
         let mut pieces = Vec::new();
-        for word in words(text) {
-            if word.chars().count() > MAX_WORD_CHARS {
-                continue;
+        self.each_piece(text, |piece, _| pieces.push(piece));
+        pieces
+    }
+
+    /// Calls `each` with the pieces of `text`, and with where the word stands, in bytes, that a piece is a part of.
+    pub(super) fn each_piece(&self, text: &str, mut each: impl FnMut(u32, &Range<usize>)) {
+        each_word(text, |word, range| {
+            if word.len() > MAX_WORD_CHARS && word.chars().count() > MAX_WORD_CHARS {
+                return;
             }
             let mut at = 0;
             while at < word.len() {
@@ -61,14 +68,13 @@ impl WordPieces {
                 let found = ends.filter_map(|end| known.get(&word[at..end]).map(|&piece| (end, piece))).next();
                 match found {
                     Some((end, piece)) => {
-                        pieces.push(piece);
+                        each(piece, range);
                         at = end;
                     }
                     None => at = word.ceil_char_boundary(at + 1),
                 }
             }
-        }
-        pieces
+        });
     }
 
     #[cfg(test)]
@@ -86,24 +92,69 @@ fn without_mark(piece: Cow<'static, str>) -> Cow<'static, str> {
 }
 
 /// Cuts a text as BERT's basic tokenizer does: lower case, no accents, every punctuation mark and Chinese character
-/// a word of its own.
-fn words(text: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word = String::new();
-    for c in text.chars().filter(|&c| !is_noise(c)).nfd() {
+/// a word of its own. `each` is called with each word, and with where it stands in the text, in bytes.
+///
+/// Characters are decomposed (NFD) one by one, each together with the marks that follow it, for only among marks
+/// does the order change.
+fn each_word(text: &str, mut each: impl FnMut(&str, &Range<usize>)) {
+    let mut word = Word::default();
+    let mut letters = text.char_indices().filter(|&(_, c)| !is_noise(c)).peekable();
+    let mut cluster = String::new();
+    while let Some((start, c)) = letters.next() {
+        let mut place = start..start + c.len_utf8();
+        if c.is_ascii() {
+            word.take(c, &place, &mut each);
+            continue;
+        }
+        cluster.clear();
+        cluster.push(c);
+        while let Some((at, mark)) = letters.next_if(|&(_, mark)| canonical_combining_class(mark) != 0) {
+            cluster.push(mark);
+            place.end = at + mark.len_utf8();
+        }
+        cluster.nfd().for_each(|c| word.take(c, &place, &mut each));
+    }
+    word.end(&mut each);
+}
+
+/// A word as far as it is read.
+#[derive(Default)]
+struct Word {
+    text: String,
+    place: Range<usize>,
+}
+
+impl Word {
+    /// Reads a decomposed character, which comes from `place` in the text.
+    fn take(&mut self, c: char, place: &Range<usize>, each: &mut impl FnMut(&str, &Range<usize>)) {
         if c.is_ascii_alphanumeric() {
-            word.push(c.to_ascii_lowercase());
+            self.push([c.to_ascii_lowercase()], place);
         } else if c.is_whitespace() {
-            words.push(mem::take(&mut word));
+            self.end(each);
         } else if is_punctuation(c) || is_han(c) {
-            words.extend([mem::take(&mut word), c.to_string()]);
-        } else if c.general_category() != GeneralCategory::NonspacingMark {
-            word.extend(c.to_lowercase());
+            self.end(each);
+            self.push([c], place);
+            self.end(each);
+        } else {
+            let letters = (c.general_category() != GeneralCategory::NonspacingMark).then(|| c.to_lowercase());
+            self.push(letters.into_iter().flatten(), place);
         }
     }
-    words.push(word);
-    words.retain(|word| !word.is_empty());
-    words
+
+    fn push(&mut self, letters: impl IntoIterator<Item = char>, place: &Range<usize>) {
+        if self.text.is_empty() {
+            self.place.start = place.start;
+        }
+        self.place.end = place.end;
+        self.text.extend(letters);
+    }
+
+    fn end(&mut self, each: &mut impl FnMut(&str, &Range<usize>)) {
+        if !self.text.is_empty() {
+            each(&self.text, &self.place);
+            self.text.clear();
+        }
+    }
 }
 
 /// Control and format characters, and the mark of text that could not be decoded.
@@ -126,6 +177,48 @@ fn is_han(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    /// BERT's basic tokenizer as its authors describe it: the whole text is decomposed first.
+    fn naive_words(text: &str) -> Vec<String> {
+        let mut words = vec![String::new()];
+        for c in text.chars().filter(|&c| !is_noise(c)).nfd() {
+            let alone = is_punctuation(c) || is_han(c);
+            if alone || c.is_whitespace() {
+                words.extend([if alone { c.to_string() } else { String::new() }, String::new()]);
+            } else if c.general_category() != GeneralCategory::NonspacingMark {
+                words.last_mut().expect("there is one").extend(c.to_lowercase());
+            }
+        }
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
+    proptest! {
+        #[test]
+        fn words_are_those_of_the_definition_and_stand_where_they_are_said_to(
+            text in "([a-zA-Z_.]{1,3}|[éÜ査查한각] ?|\\PC|[\u{300}\u{302e}\u{1d165}\u{1d16d}\u{0}]){0,12}",
+        ) {
+            let mut words = Vec::new();
+            let mut last = 0;
+            each_word(&text, |word, range| {
+                assert!(range.start >= last, "{text:?}: {range:?} comes after {last}");
+                assert!(naive_words(&text[range.clone()]).contains(&word.to_owned()), "{text:?}: {word} at {range:?}");
+                last = range.start;
+                words.push(word.to_owned());
+            });
+            prop_assert_eq!(words, naive_words(&text));
+        }
+    }
+
+    #[test]
+    fn pieces_know_where_their_word_stands() {
+        let vocabulary = WordPieces::new(PIECES.into_iter().map(Cow::Borrowed));
+        let text = "Read_Filesüb, UBER u\u{308}ber 查";
+        let mut found = Vec::new();
+        vocabulary.each_piece(text, |_, range| found.push(&text[range.clone()]));
+        assert_eq!(found, ["Read", "_", "Filesüb", "Filesüb", "Filesüb", "UBER", "u\u{308}ber", "查"]);
+    }
 
     const PIECES: [&str; 17] = [
         "[UNK]", "[CLS]", "##", "#", "read", "file", "##s", "##file", "a", "b", "##b", "ab", ".", "_", "uber", "查",

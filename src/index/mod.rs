@@ -1,6 +1,7 @@
 //! One snapshot of one catalog: everything that is built once and only read afterwards.
 
 pub(crate) mod analysis;
+mod forward;
 mod keyword;
 mod vectors;
 

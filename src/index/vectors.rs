@@ -6,10 +6,11 @@ use ndarray::{Array2, ArrayView1};
 
 use super::Progress;
 use super::analysis::split_identifier;
-use crate::catalog::Catalog;
-use crate::catalog::document::embedding_text;
+use crate::catalog::document::EmbeddingText;
+use crate::catalog::{Catalog, Tool};
 use crate::embed::{CacheStatus, Embedder, Role, VectorCache};
 use crate::error::{EmbedError, IndexError};
+use crate::ranking::ToolId;
 
 /// How many texts are embedded before they are written to the cache: what an interruption can lose.
 const TEXTS_PER_WRITE: usize = 1024;
@@ -29,7 +30,7 @@ impl Vectors {
         mut cache: Option<VectorCache>,
         progress: &Progress,
     ) -> Result<(Self, Option<CacheStatus>), IndexError> {
-        let texts: Vec<String> = catalog.tools().iter().map(|tool| embedding_text(tool, split_identifier)).collect();
+        let texts: Vec<String> = catalog.tools().iter().map(|tool| Self::text(tool).text).collect();
         let mut matrix = Array2::zeros((texts.len(), embedder.dimensions()));
         let mut missing = Vec::new();
         for (row, text) in texts.iter().enumerate() {
@@ -61,6 +62,11 @@ impl Vectors {
         Ok((Self { embedder, matrix }, cache.map(|cache| cache.status())))
     }
 
+    /// Returns the text that is embedded of a tool.
+    pub(crate) fn text(tool: &Tool) -> EmbeddingText {
+        EmbeddingText::new(tool, split_identifier)
+    }
+
     /// Embeds a request; `None` where the model knows nothing of it, so that no tool is nearer than another.
     pub(crate) fn embed_query(embedder: &dyn Embedder, text: &str) -> Result<Option<Vec<f32>>, EmbedError> {
         let vectors = embedder.embed(Role::Query, &[text], &|_| {})?;
@@ -71,6 +77,11 @@ impl Vectors {
     /// Returns the cosine similarity of every tool to `query`, a unit vector.
     pub(crate) fn scores(&self, query: &[f32]) -> Vec<f32> {
         self.matrix.dot(&ArrayView1::from(query)).to_vec()
+    }
+
+    /// Returns the unit vector of one tool.
+    pub(crate) fn of(&self, tool: ToolId) -> ArrayView1<'_, f32> {
+        self.matrix.row(tool.index())
     }
 
     pub(crate) fn embedder(&self) -> &Arc<dyn Embedder> {

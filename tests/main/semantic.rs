@@ -129,6 +129,28 @@ fn with_a_model_the_ranking_is_hybrid_and_says_what_each_retriever_said() {
 }
 
 #[test]
+fn a_reason_tells_which_words_are_near() {
+    let hybrid = pick(&WORKPLACE, "make this picture smaller", &PickOptions::default());
+    let reason = &hybrid.picks[0].reason;
+    assert!(reason.ends_with("similar and ranks 1: \"smaller\" is close to \"size\" in its description."), "{reason}");
+    let words = &hybrid.picks[0].provenance.semantic.as_ref().expect("meaning is evidence").words;
+    assert!(
+        words.iter().any(|near| near.word == "picture"),
+        "evidence has what the keywords have told, too: {words:?}"
+    );
+    let semantic = pick(&WORKPLACE, "make this picture smaller", &in_mode(Mode::Semantic));
+    let reason = &semantic.picks[0].reason;
+    assert!(reason.contains(": \"picture\" is in its description and \"smaller\" is close to"), "{reason}");
+}
+
+#[test]
+fn a_model_that_cannot_tell_words_apart_names_none() {
+    let selection = pick(&engine(&Fake::new(Trouble::None)), "book a meeting room", &PickOptions::default());
+    assert!(!json(&selection).contains("\"words\""));
+    assert!(selection.picks[0].reason.ends_with("similar and ranks 1."), "{}", selection.picks[0].reason);
+}
+
+#[test]
 fn a_mode_uses_its_retrievers_and_no_others() {
     let fake = Fake::new(Trouble::None);
     let engine = engine(&fake);

@@ -1,0 +1,224 @@
+//! Which words of a request are near which words of a tool.
+//!
+//! A model that adds up vectors of words makes of a request the vector `Σ w / |Σ w|`. Its cosine with a tool's unit
+//! vector is the sum of one contribution a word, `w · tool / |Σ w|`, and the tool's vector is such a sum in turn. So
+//! the weightiest words of the request are looked for first, and only these are held against the words of the tool.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use ndarray::{Array1, Array2, ArrayView1, Axis};
+
+use crate::catalog::Tool;
+use crate::embed::{Embedder, Role};
+use crate::index::Vectors;
+use crate::index::analysis::is_stop_word;
+use crate::ranking::ToolId;
+use crate::selection::WordEvidence;
+
+/// The most words that the evidence holds.
+const MAX_WORDS: usize = 8;
+/// What adds less to the similarity is no reason.
+const LEAST_CONTRIBUTION: f32 = 0.02;
+
+/// The distinct words of a request, with their vectors.
+pub(super) struct RequestWords<'a> {
+    words: Vec<&'a str>,
+    /// Shape: words × dimensions; a row is the sum over the places where the word stands.
+    vectors: Array2<f32>,
+    /// Length of the sum of all vectors.
+    length: f32,
+}
+
+impl<'a> RequestWords<'a> {
+    /// Asks the model for the words of `text`; `None` where it cannot tell.
+    pub(super) fn new(embedder: &dyn Embedder, text: &'a str) -> Option<Self> {
+        let (found, vectors) = word_vectors(embedder, Role::Query, text)?;
+        let length = length(vectors.sum_axis(Axis(0)).view());
+        let mut words: Vec<&str> = Vec::new();
+        let mut distinct: Vec<f32> = Vec::with_capacity(vectors.len());
+        let mut places = HashMap::new();
+        for (word, vector) in found.into_iter().map(|word| &text[word]).zip(vectors.rows()) {
+            let place = *places.entry(word.to_lowercase()).or_insert(words.len());
+            if place == words.len() {
+                words.push(word);
+                distinct.extend_from_slice(vector.to_slice()?);
+            } else {
+                let row = &mut distinct[place * vector.len()..][..vector.len()];
+                row.iter_mut().zip(vector).for_each(|(total, value)| *total += value);
+            }
+        }
+        let vectors = Array2::from_shape_vec((words.len(), vectors.ncols()), distinct).ok()?;
+        Some(Self { words, vectors, length })
+    }
+
+    /// Returns what each word adds to the cosine similarity to a tool's unit vector.
+    fn contributions(&self, tool: ArrayView1<'_, f32>) -> Array1<f32> {
+        self.vectors.dot(&tool) / self.length
+    }
+
+    /// Returns the words that bring a tool nearest, the weightiest first, each with the word that it meets best.
+    pub(super) fn evidence(&self, vectors: &Vectors, tool: &Tool, id: ToolId) -> Vec<WordEvidence> {
+        let contributions = self.contributions(vectors.of(id));
+        let tells = |&word: &usize| contributions[word] >= LEAST_CONTRIBUTION && is_telling(self.words[word]);
+        let mut weighty: Vec<usize> = (0..self.words.len()).filter(tells).collect();
+        weighty.sort_by(|&a, &b| contributions[b].total_cmp(&contributions[a]));
+        weighty.truncate(MAX_WORDS);
+        let document = Vectors::text(tool);
+        let Some((found, others)) = word_vectors(vectors.embedder().as_ref(), Role::Document, &document.text) else {
+            return Vec::new();
+        };
+        let telling: Vec<usize> =
+            (0..found.len()).filter(|&other| is_telling(&document.text[found[other].clone()])).collect();
+        let products = self.vectors.select(Axis(0), &weighty).dot(&others.t());
+        let evidence = weighty.iter().zip(products.rows()).filter_map(|(&word, products)| {
+            // Of equal ones the first.
+            let best = telling.iter().rev().max_by(|&&a, &&b| products[a].total_cmp(&products[b]));
+            let &other = best.filter(|&&other| products[other] > 0.0)?;
+            let (own, met) = (self.vectors.row(word), others.row(other));
+            Some(WordEvidence {
+                word: self.words[word].to_owned(),
+                contribution: contributions[word],
+                meets: document.text[found[other].clone()].to_owned(),
+                field: document.field_at(found[other].start),
+                similarity: (own.dot(&met) / (length(own) * length(met))).min(1.0),
+            })
+        });
+        evidence.collect()
+    }
+}
+
+/// Tells whether a word may be a reason: it has letters, and carries an intent.
+fn is_telling(word: &str) -> bool {
+    word.contains(char::is_alphabetic) && !is_stop_word(word)
+}
+
+/// The words of `text` and their vectors, one a row. A model is foreign code: an answer that does not fit the text is
+/// none.
+fn word_vectors(embedder: &dyn Embedder, role: Role, text: &str) -> Option<(Vec<Range<usize>>, Array2<f32>)> {
+    let found = embedder.word_vectors(role, text)?;
+    let vectors = Array2::from_shape_vec((found.words.len(), embedder.dimensions()), found.vectors).ok()?;
+    found
+        .words
+        .iter()
+        .all(|word| text.get(word.clone()).is_some_and(|word| !word.is_empty()))
+        .then_some((found.words, vectors))
+}
+
+fn length(vector: ArrayView1<'_, f32>) -> f32 {
+    vector.dot(&vector).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::catalog::Catalog;
+    use crate::catalog::document::Field;
+    use crate::embed::{StaticEmbedder, WordVectors};
+    use crate::index::{Index, IndexConfig, Progress};
+
+    fn index(tool: Tool) -> Index {
+        let embedder = Some(StaticEmbedder::shared().expect("the model is sound") as _);
+        let catalog = Catalog::from_tools([tool]).expect("the tool is valid");
+        Index::build(catalog, IndexConfig { embedder, cache_dir: None, progress: Progress::default() })
+            .expect("it can be indexed")
+    }
+
+    fn evidence(request: &str, tool: Tool) -> Vec<WordEvidence> {
+        let index = index(tool);
+        let vectors = index.vectors.as_ref().expect("there is a model");
+        let words = RequestWords::new(vectors.embedder().as_ref(), request).expect("the model can tell");
+        words.evidence(vectors, &index.catalog.tools()[0], ToolId::from_index(0))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+        #[test]
+        fn contributions_add_up_to_the_similarity(
+            request in "((rain|the|Send|mail|send|[a-z]{1,9}|[.,!]|\\PC) ?){1,12}",
+            description in "((weather|a|send|post|[a-z]{1,9}|[.,!]|\\PC) ?){0,12}",
+        ) {
+            let index = index(Tool::new("send_report", description));
+            let vectors = index.vectors.as_ref().expect("there is a model");
+            let embedded = Vectors::embed_query(vectors.embedder().as_ref(), &request).expect("it works");
+            if let Some(query) = embedded {
+                let words = RequestWords::new(vectors.embedder().as_ref(), &request).expect("the model can tell");
+                let sum = words.contributions(vectors.of(ToolId::from_index(0))).sum();
+                prop_assert!((sum - vectors.scores(&query)[0]).abs() < 1e-4, "{sum} {:?}", vectors.scores(&query));
+            }
+        }
+    }
+
+    #[test]
+    fn a_word_meets_the_word_of_the_tool_that_is_nearest() {
+        let mut tool = Tool::new("getForecast", "Tells what the sky brings, and when");
+        tool.title = Some("Weather report".to_owned());
+        let found = evidence("Is rain, RAIN, on the way? 🚀", tool);
+        let rain = &found[0];
+        assert_eq!(
+            (rain.word.as_str(), rain.meets.as_str(), rain.field),
+            ("rain", "Weather", Field::Title),
+            "{found:?}"
+        );
+        assert!(rain.similarity > 0.3 && rain.similarity < 1.0 && rain.contribution > 0.1, "{rain:?}");
+        assert!(found.iter().all(|near| is_telling(&near.word) && is_telling(&near.meets)), "{found:?}");
+        assert_eq!(found.iter().filter(|near| near.word.eq_ignore_ascii_case("rain")).count(), 1, "{found:?}");
+    }
+
+    #[test]
+    fn the_same_word_is_wholly_similar_and_the_weightiest_come_first() {
+        let found =
+            evidence("send an invoice to accounting by mail", Tool::new("sendMail", "Sends mail, Mail and mail"));
+        let mail = found.iter().find(|near| near.word == "mail").expect("it is a reason");
+        assert_eq!((mail.meets.as_str(), mail.field), ("Mail", Field::Name), "the first of equal words: {found:?}");
+        assert!((mail.similarity - 1.0).abs() < 1e-5, "{mail:?}");
+        assert!(found.is_sorted_by(|a, b| a.contribution >= b.contribution) && found.len() <= MAX_WORDS, "{found:?}");
+    }
+
+    #[test]
+    fn what_carries_no_intent_is_no_reason() {
+        let found = evidence("the 2 of it, or what is this?", Tool::new("what_is_this", "The 2 of it: this or that"));
+        assert!(found.is_empty(), "{found:?}");
+    }
+
+    /// A model whose words do not fit its texts.
+    struct Misfit(WordVectors);
+
+    impl Embedder for Misfit {
+        fn identity(&self) -> &str {
+            "misfit"
+        }
+
+        fn dimensions(&self) -> usize {
+            2
+        }
+
+        fn embed(
+            &self,
+            _: Role,
+            texts: &[&str],
+            _: &(dyn Fn(usize) + Sync),
+        ) -> Result<Vec<Vec<f32>>, crate::error::EmbedError> {
+            Ok(vec![vec![1.0, 0.0]; texts.len()])
+        }
+
+        fn word_vectors(&self, _: Role, _: &str) -> Option<WordVectors> {
+            Some(self.0.clone())
+        }
+    }
+
+    #[test]
+    fn words_that_do_not_fit_the_text_are_none() {
+        let check = |words: &[Range<usize>], vectors: &[f32]| {
+            let misfit = Misfit(WordVectors { words: words.to_vec(), vectors: vectors.to_vec() });
+            RequestWords::new(&misfit, "é mail").is_some()
+        };
+        assert!(check(&[0..2, 3..7], &[1.0, 0.0, 0.0, 1.0]));
+        assert!(!check(&[0..2, 3..7], &[1.0, 0.0, 0.0]), "a value is missing");
+        assert!(!check(&[0..1], &[1.0, 0.0]), "it ends within a letter");
+        assert!(!check(&[3..8], &[1.0, 0.0]), "it ends behind the text");
+        assert!(!check(&[3..3], &[1.0, 0.0]), "it is empty");
+    }
+}

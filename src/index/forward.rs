@@ -1,0 +1,99 @@
+//! The forward index: which terms each tool holds, how often and in which fields, so that a match is explained
+//! without reading the tool's text again.
+//!
+//! A term is known by a hash of 64 bits, so that two terms of one tool are as good as never taken for each other;
+//! 13 bytes a term and tool are all that it takes.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::catalog::document::Field;
+use crate::ranking::ToolId;
+
+const _: () = assert!(Field::ALL.len() <= u8::BITS as usize, "a field has a bit");
+
+/// The terms of every tool of a catalog.
+#[derive(Default)]
+pub(super) struct ForwardIndex {
+    /// Where each tool's terms end; they begin where those of the tool before end.
+    ends: Vec<usize>,
+    /// Ascending within a tool.
+    keys: Vec<u64>,
+    frequencies: Vec<u32>,
+    fields: Vec<u8>,
+}
+
+/// The terms of one tool: key, frequency, and a bit for each field.
+#[derive(Default)]
+pub(super) struct ToolTerms(Vec<(u64, u32, u8)>);
+
+impl ToolTerms {
+    /// Counts `term` another `frequency` times, in `field`.
+    pub(super) fn add(&mut self, term: &str, frequency: u32, field: Field) {
+        self.0.push((key(term), frequency, 1 << field as u8));
+    }
+
+    /// Puts the terms in order, each once.
+    pub(super) fn merge(&mut self) {
+        self.0.sort_unstable_by_key(|&(key, ..)| key);
+        self.0.dedup_by(|later, first| {
+            let same = later.0 == first.0;
+            if same {
+                first.1 += later.1;
+                first.2 |= later.2;
+            }
+            same
+        });
+    }
+}
+
+impl ForwardIndex {
+    /// Adds the next tool, with its terms merged.
+    pub(super) fn push(&mut self, tool: &ToolTerms) {
+        for &(key, frequency, fields) in &tool.0 {
+            self.keys.push(key);
+            self.frequencies.push(frequency);
+            self.fields.push(fields);
+        }
+        self.ends.push(self.keys.len());
+    }
+
+    /// Returns how often a tool holds a term, and in which fields, in the order in which they are reported.
+    pub(super) fn find(&self, tool: ToolId, term: &str) -> Option<(u32, Vec<Field>)> {
+        let start = tool.index().checked_sub(1).map_or(0, |before| self.ends[before]);
+        let at = start + self.keys[start..self.ends[tool.index()]].binary_search(&key(term)).ok()?;
+        let held = |field: &Field| self.fields[at] & (1 << *field as u8) != 0;
+        Some((self.frequencies[at], Field::ALL.into_iter().filter(held).collect()))
+    }
+}
+
+fn key(term: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    term.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_holds_its_own_terms_and_no_others() {
+        let mut index = ForwardIndex::default();
+        let tools: [&[(&str, u32, Field)]; 3] = [
+            &[("read", 2, Field::EnumValues), ("file", 8, Field::Name), ("read", 8, Field::Name)],
+            &[],
+            &[("file", 1, Field::Tags)],
+        ];
+        for tool in tools {
+            let mut terms = ToolTerms::default();
+            tool.iter().for_each(|&(term, frequency, field)| terms.add(term, frequency, field));
+            terms.merge();
+            index.push(&terms);
+        }
+        let find = |tool, term| index.find(ToolId::from_index(tool), term);
+        assert_eq!(find(0, "read"), Some((10, vec![Field::Name, Field::EnumValues])));
+        assert_eq!(find(0, "file"), Some((8, vec![Field::Name])));
+        assert_eq!((find(1, "read"), find(1, "file"), find(2, "read")), (None, None, None));
+        assert_eq!(find(2, "file"), Some((1, vec![Field::Tags])));
+    }
+}
