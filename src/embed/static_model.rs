@@ -1,7 +1,7 @@
 //! The static model: a table of token vectors inside the program.
 //!
 //! A text is cut into word pieces, the pieces' vectors are added up, and the sum is scaled to unit length. That
-//! costs microseconds and needs no library and no download. The table is distilled from the tuned model on tool texts;
+//! costs microseconds and needs no library and no download. The table is distilled from MiniLM on tool texts;
 //! `models/static/README.md` tells how, from what, and what it can and cannot do.
 //!
 //! The file is little-endian throughout: `PTSTATIC`, then as u32 the version, the dimensions, the number of pieces
@@ -30,6 +30,8 @@ const MAGIC: &[u8; 8] = b"PTSTATIC";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 24;
 const DIGEST_BYTES: usize = 32;
+/// Up to this many texts are embedded on the thread that asks.
+const FEW_TEXTS: usize = 32;
 const DAMAGED: &str = "the file is damaged, or no static model";
 
 /// A static model: the one inside the program, or another from a file.
@@ -137,8 +139,29 @@ impl StaticEmbedder {
         }
     }
 
+    /// Tells whether at least half of the letters of a text stand in words that have pieces. What is left of a text in
+    /// another script, a unit or a code, says nothing of the text.
+    fn can_read(&self, text: &str) -> bool {
+        if text.is_ascii() {
+            return true;
+        }
+        let letters = |text: &str| text.chars().filter(|c| c.is_alphabetic()).count();
+        let mut known = 0;
+        let mut last = 0..0;
+        self.pieces.each_piece(text, |_, word| {
+            if *word != last {
+                known += letters(&text[word.clone()]);
+                last = word.clone();
+            }
+        });
+        2 * known >= letters(text)
+    }
+
     fn vector(&self, text: &str) -> Vec<f32> {
         let mut sum = vec![0.0_f32; self.dimensions];
+        if !self.can_read(text) {
+            return sum;
+        }
         self.pieces.each_piece(text, |piece, _| self.add(piece, &mut sum));
         let length = sum.iter().map(|value| value * value).sum::<f32>().sqrt();
         if length > 0.0 {
@@ -162,15 +185,20 @@ impl Embedder for StaticEmbedder {
     }
 
     fn embed(&self, _: Role, texts: &[&str], progress: &(dyn Fn(usize) + Sync)) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let vectors = match texts {
-            [text] => vec![self.vector(text)],
-            _ => texts.par_iter().map(|text| self.vector(text)).collect(),
+        // Waking other threads takes longer than embedding a few texts.
+        let vectors = if texts.len() <= FEW_TEXTS {
+            texts.iter().map(|text| self.vector(text)).collect()
+        } else {
+            texts.par_iter().map(|text| self.vector(text)).collect()
         };
         progress(texts.len());
         Ok(vectors)
     }
 
     fn word_vectors(&self, _: Role, text: &str) -> Option<WordVectors> {
+        if !self.can_read(text) {
+            return Some(WordVectors::default());
+        }
         let mut words = Vec::new();
         let mut pieces = Vec::new();
         self.pieces.each_piece(text, |piece, word| {
@@ -216,6 +244,25 @@ mod tests {
             for (total, own) in sum.iter().zip(model.vector(&text)) {
                 prop_assert!((total / length - own).abs() < 1e-4, "{} {}", total / length, own);
             }
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_a_text_in_another_script_says_nothing() {
+        let model = StaticEmbedder::shared().expect("the model is sound");
+        for (text, known) in [
+            ("我的快递到哪儿了? SF20391", false),
+            ("где мой заказ ABC", false),
+            ("你好 world", true),
+            ("la représentation à l'opéra", true),
+            ("✓ 90017 → 42", true),
+        ] {
+            assert_eq!(model.vector(text).iter().any(|&value| value != 0.0), known, "{text}");
+            assert_eq!(
+                model.word_vectors(Role::Query, text).is_some_and(|found| !found.words.is_empty()),
+                known,
+                "{text}"
+            );
         }
     }
 

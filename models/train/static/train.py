@@ -4,7 +4,7 @@
     python train.py STAGE --work DIR --bench BENCHMARKS_DIR --pairs pairs.jsonl --teacher model.safetensors
     stages: fetch  corpus  encode  init  distill  tune  export  score   (or: all)
 
-The teacher is the tuned encoder (../tuned) or, without --teacher, MiniLM. Every stage is seeded and skips what it finds
+The teacher is MiniLM or, with --teacher, the tuned encoder (../tuned). Every stage is seeded and skips what it finds
 finished; `encode` and `distill` go on from their last chunk / checkpoint. With `--leave-out` the sets of that fold take no part
 (give a teacher that has not seen them either), and `score` scores them.
 """
@@ -103,7 +103,10 @@ def corpus_texts(a):
 
 
 def tool_texts(a):
-    """Tools and requests of the benchmark sets and of training/pairs.jsonl, without the fold that is left out."""
+    """With a tuned teacher, the tools and requests of the benchmark sets and of training/pairs.jsonl, without the fold that is
+    left out; without one none, so that the table has seen nothing of the sets."""
+    if not a.teacher:
+        return []
     X, out = [], set()
     for s in FOLD:
         D, Q, _ = load_set(a.bench, s)
