@@ -42,8 +42,8 @@ PY
 }
 
 check keyword 0.715 --mode keyword
-# The models of our own have seen these sets: their floors guard the program, not the models' worth (docs/results.md).
-check static 0.710 --mode semantic
+check static 0.700 --mode semantic
 check default 0.765 # hybrid, with the static model
-check tuned 0.800 --model tuned
-check hybrid-minilm 0.765 --model target/models/minilm
+# The tuned model has seen these sets: its floor guards the program, not the model's worth (docs/results.md).
+check tuned 0.815 --model tuned
+check hybrid-minilm 0.775 --model target/models/minilm

@@ -16,18 +16,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ndarray::Array2;
+
 use crate::catalog::{Catalog, Tool};
 use crate::deadline::{Deadline, Missed};
 use crate::eligibility::Eligibility;
 use crate::embed::{Embedder, StaticEmbedder};
 use crate::error::{IndexError, PickError, ScorerError};
 use crate::explain::{Basis, Explainer, MAX_CONSIDERED};
-use crate::fuse::{Fused, Fusion, Mode};
+use crate::fuse::{Fused, Fusion, Mode, Retriever, Signals};
 use crate::index::{Index, IndexConfig, IndexStats, Progress, Vectors};
 use crate::options::{PickOptions, Request};
 use crate::query::Query;
 use crate::ranking::{Candidate, Ranking, ToolId, top_k};
-use crate::retrieve::{self, Signal, query_terms};
+use crate::retrieve::{self, QueryTerm, query_terms};
 use crate::scorer::{self, NoScores, Score, ScoreFuture, Scorer};
 use crate::select::{Cut, cut};
 use crate::selection::{Degraded, SELECTION_VERSION, Selection, Stage, StageReport, StageStatus, Timings};
@@ -54,7 +56,8 @@ enum Model {
 }
 
 impl EngineBuilder {
-    /// Ranks by meaning with this model in place of the static one.
+    /// Ranks by meaning with this model. The static one helps it along in the hybrid mode, and stands in where it
+    /// fails, unless this one is a static model too.
     #[must_use]
     pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.model = Model::Given(embedder);
@@ -90,12 +93,15 @@ impl EngineBuilder {
     /// [`IndexError`] when the model fails on a tool. A cache that cannot be used is no error; see
     /// [`IndexStats::cache`].
     pub fn build(self) -> Result<Engine, IndexError> {
-        let embedder = match self.model {
-            Model::Static => Some(StaticEmbedder::shared()? as Arc<dyn Embedder>),
-            Model::Given(embedder) => Some(embedder),
-            Model::None => None,
+        let embedders: Vec<Arc<dyn Embedder>> = match self.model {
+            Model::Static => vec![StaticEmbedder::shared()?],
+            Model::Given(embedder) => match Retriever::of(embedder.as_ref()) {
+                Retriever::Model => vec![StaticEmbedder::shared()?, embedder],
+                Retriever::Keyword | Retriever::Static => vec![embedder],
+            },
+            Model::None => Vec::new(),
         };
-        let config = IndexConfig { embedder, cache_dir: self.cache_dir, progress: self.progress };
+        let config = IndexConfig { embedders, cache_dir: self.cache_dir, progress: self.progress };
         Ok(Engine { index: Arc::new(Index::build(self.catalog, config)?) })
     }
 }
@@ -161,6 +167,7 @@ impl Engine {
             version: SELECTION_VERSION,
             catalog: index.catalog.digest().to_owned(),
             scorer: basis.scorer().to_owned(),
+            answerable: basis.answerable(),
             picks: why.picks(&kept)?,
             ineligible: why.ineligible(),
             below_threshold,
@@ -171,6 +178,13 @@ impl Engine {
             degraded: trace.degraded,
             timings: Timings(trace.timings),
         })
+    }
+
+    /// Returns the signals of the mode that the options name: what each retriever says of every tool, eligible or not.
+    #[cfg(feature = "cli")]
+    pub(crate) fn signals(&self, query: &Query, options: &PickOptions) -> Result<Signals, PickError> {
+        let request = Request::new(&self.index, query, options)?;
+        Ok(signals(&self.index, &request, &mut Trace::new(options))?.1)
     }
 
     /// Picks on tokio's blocking pool, for asynchronous callers; otherwise as [`Engine::pick`].
@@ -230,8 +244,21 @@ fn depth(options: &PickOptions, musts: usize) -> usize {
 
 /// The built-in ranking.
 fn rank(index: &Index, request: &Request<'_>, trace: &mut Trace) -> Result<Basis, PickError> {
-    let terms = query_terms(request.query.text());
-    let mut keyword = None;
+    let (terms, signals) = signals(index, request, trace)?;
+    if signals.is_empty() && !trace.degraded.is_empty() {
+        trace.skipped(Stage::Fuse, "there is nothing to fuse");
+        return Ok(Basis::registration(request.mode.name()));
+    }
+    let fused = Fused::new(signals, request.options.fusion, &request.eligibility);
+    trace.ran(Stage::Fuse);
+    Ok(Basis::Fused { mode: request.mode, terms, fused })
+}
+
+/// What the retrievers say, with the terms that were looked up.
+fn signals(index: &Index, request: &Request<'_>, trace: &mut Trace) -> Result<(Vec<QueryTerm>, Signals), PickError> {
+    let sentences = request.query.sentences();
+    let terms = query_terms(&sentences);
+    let mut signals = Signals::new();
     if !request.mode.uses_keyword() {
         trace.skipped(Stage::Keyword, "the mode is semantic");
     } else if trace.deadline.has_passed() {
@@ -239,63 +266,68 @@ fn rank(index: &Index, request: &Request<'_>, trace: &mut Trace) -> Result<Basis
     } else if terms.is_empty() {
         trace.skipped(Stage::Keyword, "the request has no words");
     } else {
-        keyword = Some(retrieve::keyword(&index.keyword, &terms, index.catalog.len())?);
+        let signal = retrieve::keyword(&index.keyword, &terms, sentences.len(), index.catalog.len())?;
+        signals.push((Retriever::Keyword, signal));
         trace.ran(Stage::Keyword);
     }
-    let semantic = match &index.vectors {
-        Some(vectors) if request.mode.uses_semantic() => semantic(vectors, request, trace),
-        _ => {
-            trace.skipped(Stage::Semantic, "the mode is keyword");
-            None
-        }
-    };
-    if keyword.is_none() && semantic.is_none() && !trace.degraded.is_empty() {
-        trace.skipped(Stage::Fuse, "there is nothing to fuse");
-        return Ok(Basis::registration(request.mode.name()));
-    }
-    let fused = Fused::new(keyword, semantic, request.options.fusion, &request.eligibility);
-    trace.ran(Stage::Fuse);
-    Ok(Basis::Fused { mode: request.mode, terms, fused })
+    signals.extend(semantic(models(index, request.mode), request, trace));
+    Ok((terms, signals))
 }
 
-fn semantic(vectors: &Vectors, request: &Request<'_>, trace: &mut Trace) -> Option<Signal> {
+/// The models of a mode: the chosen one, and the others as well where they only help along.
+fn models(index: &Index, mode: Mode) -> &[Vectors] {
+    match mode {
+        Mode::Keyword => &[],
+        Mode::Semantic => &index.vectors[index.vectors.len().saturating_sub(1)..],
+        Mode::Hybrid => &index.vectors,
+    }
+}
+
+fn semantic(models: &[Vectors], request: &Request<'_>, trace: &mut Trace) -> Signals {
+    if models.is_empty() {
+        trace.skipped(Stage::Semantic, "the mode is keyword");
+        return Signals::new();
+    }
     if request.query.is_blank() {
         trace.skipped(Stage::Semantic, "the request is blank");
-        return None;
+        return Signals::new();
     }
-    if trace.deadline.has_passed() {
-        trace.failed(Stage::Semantic, "the deadline passed before it began");
-        return None;
+    let mut signals = Signals::new();
+    let mut failure = None;
+    for vectors in models {
+        match embed(vectors, request.query, trace.deadline) {
+            Ok(Some(query)) => {
+                let retriever = Retriever::of(vectors.embedder().as_ref());
+                signals.push((retriever, retrieve::semantic(vectors, &query)));
+            }
+            Ok(None) => {}
+            Err(reason) => failure = Some(reason),
+        }
     }
-    let embedded = if trace.deadline.instant().is_some() {
-        let (embedder, query) = (Arc::clone(vectors.embedder()), request.query.clone());
-        trace.deadline.run(move || Vectors::embed_query(embedder.as_ref(), query.text()))
+    match failure {
+        Some(reason) => trace.failed(Stage::Semantic, reason),
+        None if signals.is_empty() => trace.skipped(Stage::Semantic, "the model knows nothing of the request"),
+        None => trace.ran(Stage::Semantic),
+    }
+    signals
+}
+
+/// Embeds a request in time; else says why not.
+fn embed(vectors: &Vectors, query: &Query, deadline: Deadline) -> Result<Option<Array2<f32>>, String> {
+    if deadline.has_passed() {
+        return Err("the deadline passed before it began".to_owned());
+    }
+    let embedded = if deadline.instant().is_some() {
+        let (embedder, query) = (Arc::clone(vectors.embedder()), query.clone());
+        deadline.run(move || Vectors::embed_query(embedder.as_ref(), &query))
     } else {
-        let embed = || Vectors::embed_query(vectors.embedder().as_ref(), request.query.text());
+        let embed = || Vectors::embed_query(vectors.embedder().as_ref(), query);
         catch_unwind(AssertUnwindSafe(embed)).map_err(|_| Missed::panicked())
     };
     match embedded {
-        Ok(Ok(None)) => {
-            trace.skipped(Stage::Semantic, "the model knows nothing of the request");
-            None
-        }
-        Ok(Ok(Some(query))) => {
-            let signal = retrieve::semantic(vectors, &query);
-            trace.ran(Stage::Semantic);
-            Some(signal)
-        }
-        Ok(Err(error)) => {
-            trace.failed(Stage::Semantic, error.to_string());
-            None
-        }
-        Err(Missed::Expired) => {
-            trace.failed(Stage::Semantic, "the deadline passed while the request was embedded");
-            None
-        }
-        Err(Missed::Lost(reason)) => {
-            trace.failed(Stage::Semantic, reason);
-            None
-        }
+        Ok(embedded) => embedded.map_err(|error| error.to_string()),
+        Err(Missed::Expired) => Err("the deadline passed while the request was embedded".to_owned()),
+        Err(Missed::Lost(reason)) => Err(reason),
     }
 }
 
@@ -386,25 +418,23 @@ impl Scorer for BuiltInScorer {
                 })
                 .collect::<Result<Vec<ToolId>, _>>()?;
             let eligibility = Eligibility::only(&ids, index.catalog.len());
-            let terms = query_terms(query.text());
-            let keyword = self
-                .mode
-                .uses_keyword()
-                .then(|| retrieve::keyword(&index.keyword, &terms, index.catalog.len()))
-                .transpose()
-                .map_err(|error| failed(error.to_string()))?;
-            let semantic = match &index.vectors {
-                Some(vectors) if self.mode.uses_semantic() => {
-                    let embedded = Vectors::embed_query(vectors.embedder().as_ref(), query.text());
-                    let embedded = embedded.map_err(|error| failed(error.to_string()))?;
-                    embedded.map(|query| retrieve::semantic(vectors, &query))
-                }
-                None if self.mode.uses_semantic() => {
-                    return Err(failed("the engine has no embedding model".to_owned()));
-                }
-                _ => None,
-            };
-            let fused = Fused::new(keyword, semantic, Fusion::Weighted, &eligibility);
+            let models = models(index, self.mode);
+            if models.is_empty() && self.mode.uses_semantic() {
+                return Err(failed("the engine has no embedding model".to_owned()));
+            }
+            let mut signals = Signals::new();
+            if self.mode.uses_keyword() {
+                let sentences = query.sentences();
+                let terms = query_terms(&sentences);
+                let signal = retrieve::keyword(&index.keyword, &terms, sentences.len(), index.catalog.len());
+                signals.push((Retriever::Keyword, signal.map_err(|error| failed(error.to_string()))?));
+            }
+            for vectors in models {
+                let embedder = vectors.embedder().as_ref();
+                let embedded = Vectors::embed_query(embedder, query).map_err(|error| failed(error.to_string()))?;
+                signals.extend(embedded.map(|query| (Retriever::of(embedder), retrieve::semantic(vectors, &query))));
+            }
+            let fused = Fused::new(signals, Fusion::Weighted, &eligibility);
             Ok(ids.into_iter().map(|tool| Score::new(fused.score_of(tool))).collect())
         })
     }

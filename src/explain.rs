@@ -13,9 +13,10 @@ use words::RequestWords;
 use crate::catalog::document::Field;
 use crate::eligibility::{Eligibility, MAX_LISTED_INELIGIBLE};
 use crate::error::{IndexError, ScorerError};
-use crate::fuse::{Fused, Fusion, Mode, Part};
+use crate::fuse::{Fused, Fusion, Mode, Part, Retriever};
 use crate::index::{Index, TermKind, Vectors};
 use crate::options::Request;
+use crate::query::MAX_SENTENCES;
 use crate::ranking::{Candidate, ToolId};
 use crate::retrieve::QueryTerm;
 use crate::scorer::Score;
@@ -120,6 +121,14 @@ impl Basis {
         }
     }
 
+    /// Returns the estimated probability that any eligible tool answers the request.
+    pub(crate) fn answerable(&self) -> Option<f32> {
+        match self {
+            Self::Fused { fused, .. } => Some(fused.answerable()),
+            Self::Custom { .. } | Self::Registration { .. } => None,
+        }
+    }
+
     /// Returns the least value of a candidate that scores at least `min_score`.
     pub(crate) fn value_at(&self, min_score: f32) -> f32 {
         match self {
@@ -135,16 +144,17 @@ pub(crate) struct Explainer<'a> {
     index: &'a Index,
     request: &'a Request<'a>,
     basis: &'a Basis,
-    /// The request's words, where the basis is the similarity of a model that can tell them apart.
-    words: Option<RequestWords<'a>>,
+    /// The request's words, where a part of the basis is the similarity of a model that can tell them apart.
+    words: Option<(&'a Vectors, RequestWords<'a>)>,
 }
 
 impl<'a> Explainer<'a> {
     pub(crate) fn new(index: &'a Index, request: &'a Request<'a>, basis: &'a Basis) -> Self {
-        let words = match (basis, &index.vectors) {
-            (Basis::Fused { fused: Fused { semantic: Some(_), .. }, .. }, Some(vectors)) => {
-                RequestWords::new(vectors.embedder().as_ref(), request.query.text())
-            }
+        let words = match basis {
+            Basis::Fused { fused, .. } => fused.parts.iter().find_map(|part| {
+                let vectors = vectors(index, part.retriever)?;
+                Some((vectors, RequestWords::new(vectors.embedder().as_ref(), request.query.text())?))
+            }),
             _ => None,
         };
         Self { index, request, basis, words }
@@ -209,7 +219,7 @@ impl<'a> Explainer<'a> {
             named: self.request.mention(tool).map(str::to_owned),
             always_included: self.request.always.contains_key(&tool),
             keyword: None,
-            semantic: None,
+            semantic: Vec::new(),
             fusion: None,
             details: None,
         };
@@ -219,38 +229,64 @@ impl<'a> Explainer<'a> {
                 provenance.details = scores.get(&tool).and_then(|score| score.details.clone());
             }
             Basis::Fused { terms, fused, .. } => {
-                if let Some(part) = &fused.keyword {
-                    provenance.keyword = Some(self.keyword_evidence(part, terms, tool)?);
+                for part in &fused.parts {
+                    match vectors(self.index, part.retriever) {
+                        Some(vectors) => provenance.semantic.push(self.semantic_evidence(part, vectors, tool)),
+                        None => provenance.keyword = Some(self.keyword_evidence(part, terms, tool)?),
+                    }
                 }
-                if let (Some(part), Some(vectors)) = (&fused.semantic, &self.index.vectors) {
-                    provenance.semantic = Some(self.semantic_evidence(part, vectors, tool));
-                }
-                provenance.fusion =
-                    Some(FusionEvidence { method: fused.method, parts: parts(fused, tool), value: fused.value(tool) });
+                provenance.fusion = Some(FusionEvidence {
+                    method: fused.method,
+                    parts: self.parts(fused, tool),
+                    value: fused.value(tool),
+                });
             }
         }
         Ok(provenance)
     }
 
     fn semantic_evidence(&self, part: &Part, vectors: &Vectors, tool: ToolId) -> SemanticEvidence {
-        let embedder = vectors.embedder().as_ref();
-        let words = self.words.as_ref();
+        let words = self.words.as_ref().filter(|(told, _)| std::ptr::eq(*told, vectors));
         SemanticEvidence {
             rank: part.signal.rank(tool, &self.request.eligibility),
             score: part.signal.of(tool),
-            model: embedder.identity().to_owned(),
-            words: words.map_or_else(Vec::new, |words| words.evidence(vectors, self.index.catalog.tool(tool), tool)),
+            model: vectors.embedder().identity().to_owned(),
+            words: words
+                .map_or_else(Vec::new, |(_, words)| words.evidence(vectors, self.index.catalog.tool(tool), tool)),
         }
+    }
+
+    /// The summands of a weighted sum; ranks, which the other method adds up, stand with the retrievers.
+    fn parts(&self, fused: &Fused, tool: ToolId) -> BTreeMap<String, FusionPart> {
+        if fused.method != Fusion::Weighted {
+            return BTreeMap::new();
+        }
+        let parts = fused.parts.iter().map(|part| {
+            let model = vectors(self.index, part.retriever).map(|vectors| vectors.embedder().identity());
+            let summand = FusionPart { weight: part.weight, score: part.signal.of(tool) };
+            (model.unwrap_or("keyword").to_owned(), summand)
+        });
+        parts.collect()
     }
 
     fn keyword_evidence(&self, part: &Part, terms: &[QueryTerm], tool: ToolId) -> Result<KeywordEvidence, IndexError> {
         let looked_up: Vec<(&str, TermKind)> = terms.iter().map(|term| (term.term.as_str(), term.kind)).collect();
         let matches = self.index.keyword.explain(tool, &looked_up)?;
-        let evidence = matches.into_iter().map(|found| TermEvidence {
-            word: terms[found.term].word.clone(),
-            kind: terms[found.term].kind,
-            contribution: found.contribution,
-            fields: found.fields,
+        let mut by_sentence = [0.0; MAX_SENTENCES];
+        for found in &matches {
+            terms[found.term].sentences().for_each(|sentence| by_sentence[sentence] += found.contribution);
+        }
+        // Of equal sentences any will do: what counts is the sum.
+        let best = (0..MAX_SENTENCES).max_by(|&a, &b| by_sentence[a].total_cmp(&by_sentence[b]));
+        let evidence = matches.into_iter().map(|found| {
+            let term = &terms[found.term];
+            let within = term.sentences().any(|sentence| Some(sentence) == best);
+            TermEvidence {
+                word: term.word.clone(),
+                kind: term.kind,
+                contribution: if within { found.contribution } else { found.contribution / 2.0 },
+                fields: found.fields,
+            }
         });
         Ok(KeywordEvidence {
             rank: part.signal.rank(tool, &self.request.eligibility),
@@ -260,17 +296,9 @@ impl<'a> Explainer<'a> {
     }
 }
 
-/// The summands of a weighted sum; ranks, which the other method adds up, stand with the retrievers.
-fn parts(fused: &Fused, tool: ToolId) -> BTreeMap<&'static str, FusionPart> {
-    if fused.method != Fusion::Weighted {
-        return BTreeMap::new();
-    }
-    let parts = [("keyword", &fused.keyword), ("semantic", &fused.semantic)];
-    let parts = parts.into_iter().filter_map(|(name, part)| {
-        let part = part.as_ref()?;
-        Some((name, FusionPart { weight: part.weight, standardised: part.standardised(tool) }))
-    });
-    parts.collect()
+/// The vectors that a semantic retriever searched.
+fn vectors(index: &Index, retriever: Retriever) -> Option<&Vectors> {
+    index.vectors.iter().find(|vectors| Retriever::of(vectors.embedder().as_ref()) == retriever)
 }
 
 /// One sentence that says why the tool was picked.
@@ -291,9 +319,10 @@ fn reason(basis: &Basis, tool: ToolId, provenance: &Provenance) -> String {
         },
         Basis::Fused { .. } => {
             clauses.extend(provenance.keyword.as_ref().and_then(matched_words));
-            if let Some(semantic) = &provenance.semantic {
+            if let Some(semantic) = provenance.semantic.last() {
                 let rank = semantic.rank.map_or(String::new(), |rank| format!(" and ranks {rank}"));
-                let near = near_words(semantic, provenance.keyword.as_ref());
+                let told = provenance.semantic.iter().flat_map(|semantic| &semantic.words);
+                let near = near_words(told, provenance.keyword.as_ref());
                 clauses.push(format!("its meaning is {:.2} similar{rank}{near}", semantic.score));
             }
         }
@@ -327,10 +356,10 @@ fn matched_words(evidence: &KeywordEvidence) -> Option<String> {
 
 /// `: "smaller" is close to "resize" in its name`, with the weightiest words first and without those that match as
 /// keywords; nothing where no two words are close.
-fn near_words(semantic: &SemanticEvidence, keyword: Option<&KeywordEvidence>) -> String {
+fn near_words<'a>(words: impl Iterator<Item = &'a WordEvidence>, keyword: Option<&KeywordEvidence>) -> String {
     let same = |a: &str, b: &str| a.chars().flat_map(char::to_lowercase).eq(b.chars().flat_map(char::to_lowercase));
     let matched = |word: &str| keyword.is_some_and(|keyword| keyword.terms.iter().any(|term| same(&term.word, word)));
-    let close = semantic.words.iter().filter(|near| near.similarity >= CLOSE && !matched(&near.word));
+    let close = words.filter(|near| near.similarity >= CLOSE && !matched(&near.word));
     let pairs = close.take(QUOTED_PAIRS).map(|WordEvidence { word, meets, field, .. }| {
         let how = if same(word, meets) { String::new() } else { format!("close to {meets:?} ") };
         format!("{word:?} is {how}in its {}", field.label())

@@ -1,26 +1,28 @@
 //! From signals to one value a tool, and from that value to a score.
 //!
-//! Retrievers speak different scales, and the scale of one retriever changes from request to request. So each
-//! signal is standardised over the tools that may be seen: minus the mean, divided by the standard deviation, of
-//! this request. In a catalog of three tools both are meaningless, so they are shrunk towards the moments that a
-//! typical request has, as if [`PRIOR_TOOLS`] typical tools stood beside the real ones. The fused value is a
-//! weighted sum. Alternatively, reciprocal rank fusion (Cormack, Clarke, Büttcher 2009) adds up ranks.
+//! The value is a weighted sum of the signals as they are: BM25 and cosine both behave like evidence that adds up,
+//! and unlike scores standardised over the tools of a request they tell a request that a tool answers well from one
+//! that it only answers better than others. One thing depends on the request: the better its best keyword match, the
+//! less the semantic signals weigh ([`Fit::softening`]), because similar meaning tells little between tools that all
+//! have the words. Alternatively, reciprocal rank fusion (Cormack, Clarke, Büttcher 2009) adds up ranks.
 //!
-//! The score is a logistic function of the value, so it keeps the order. Constants come from the search that
-//! `docs/results.md` describes.
+//! The score is a logistic function of the value, so it keeps the order. `models/train/fusion` fits all constants, on
+//! scores of models that had not seen the requests; `docs/results.md` has the figures.
+
+mod fits;
 
 use serde::{Deserialize, Serialize};
 
+use self::fits::Fit;
 use crate::eligibility::Eligibility;
+use crate::embed::Embedder;
 use crate::ranking::{Candidate, ToolId, top_k};
 use crate::retrieve::Signal;
 
-/// How much the typical request counts beside the tools of the catalog, in tools.
-const PRIOR_TOOLS: f32 = 10.0;
-/// Weight of the keyword signal in the weighted sum; the semantic signal has the rest.
-const KEYWORD_WEIGHT: f32 = 0.35;
 /// The constant of reciprocal rank fusion unless told otherwise.
 pub const DEFAULT_RRF_K: u32 = 60;
+/// How many of the best tools [`Fused::crowd`] counts.
+const CROWD: usize = 10;
 
 /// Which retrievers a pick uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -57,7 +59,7 @@ impl Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(tag = "method", rename_all = "snake_case")]
 pub enum Fusion {
-    /// A weighted sum of standardised signals; the score is an estimated probability of relevance.
+    /// A weighted sum of the signals; the score is an estimated probability of relevance.
     #[default]
     Weighted,
     /// The sum over retrievers of `1 / (k + rank)`; the score is the share of the largest possible sum.
@@ -67,97 +69,77 @@ pub enum Fusion {
     },
 }
 
-/// The mean and standard deviation of a signal at a typical request, as shares of its ceiling.
-#[derive(Debug, Clone, Copy)]
-struct Prior {
-    mean: f32,
-    deviation: f32,
+/// What made a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Retriever {
+    /// The keyword index.
+    Keyword,
+    /// The static model.
+    Static,
+    /// Any other embedding model.
+    Model,
 }
 
-/// Of keyword scores; their ceiling is the largest score that the request's terms could give.
-const KEYWORD_PRIOR: Prior = Prior { mean: 0.0075, deviation: 0.018 };
-/// Of cosine similarities.
-const SEMANTIC_PRIOR: Prior = Prior { mean: 0.096, deviation: 0.095 };
+/// What the retrievers say of a request, in the order in which [`Retriever`] names them.
+pub(crate) type Signals = Vec<(Retriever, Signal)>;
 
-/// A logistic function (Platt 1999) of a tool's fused value and of how far it lies below the best one.
-///
-/// The value says how much the tool stands out from the catalog, the distance how much others stand out more.
-#[derive(Debug, Clone, Copy)]
-struct Logistic {
-    value: f32,
-    distance: f32,
-    intercept: f32,
-}
-
-impl Logistic {
-    fn of(self, value: f32, best: f32) -> f32 {
-        let evidence = self.value * value - self.distance * (best - value) + self.intercept;
-        1.0 / (1.0 + (-evidence).exp())
+impl Retriever {
+    /// Returns the retriever's stable name.
+    #[cfg(feature = "cli")]
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Keyword => "keyword",
+            Self::Static => "static",
+            Self::Model => "model",
+        }
     }
 
-    /// The value at which [`Logistic::of`] reaches `score`; infinite at 0 and 1.
-    fn value_at(self, score: f32, best: f32) -> f32 {
-        let evidence = (score / (1.0 - score)).ln();
-        (evidence + self.distance * best - self.intercept) / (self.value + self.distance)
+    /// Tells a static model from others by its vectors being quicker to compute than to look up.
+    pub(crate) fn of(embedder: &dyn Embedder) -> Self {
+        if embedder.worth_caching() { Self::Model } else { Self::Static }
     }
 }
-
-const KEYWORD_LOGISTIC: Logistic = Logistic { value: 0.1738, distance: 0.3128, intercept: -2.1227 };
-const SEMANTIC_LOGISTIC: Logistic = Logistic { value: 0.2439, distance: 1.1257, intercept: -1.9003 };
-const HYBRID_LOGISTIC: Logistic = Logistic { value: 0.2831, distance: 0.6364, intercept: -2.0788 };
 
 /// One signal's part in the fused value of every tool.
 #[derive(Debug)]
 pub(crate) struct Part {
+    pub(crate) retriever: Retriever,
     pub(crate) signal: Signal,
+    /// What a unit of the signal adds to the value, at this request.
     pub(crate) weight: f32,
-    mean: f32,
-    deviation: f32,
-}
-
-impl Part {
-    fn new(signal: Signal, prior: Prior, weight: f32, eligibility: &Eligibility) -> Self {
-        let (mean, deviation) = shrunk_moments(&signal, prior, eligibility);
-        Self { signal, weight, mean, deviation }
-    }
-
-    /// Returns how many standard deviations the tool stands above the mean.
-    pub(crate) fn standardised(&self, tool: ToolId) -> f32 {
-        (self.signal.of(tool) - self.mean) / self.deviation
-    }
 }
 
 /// The fused value of every tool.
 #[derive(Debug)]
 pub(crate) struct Fused {
-    pub(crate) keyword: Option<Part>,
-    pub(crate) semantic: Option<Part>,
+    pub(crate) parts: Vec<Part>,
     pub(crate) method: Fusion,
+    fit: &'static Fit,
     values: Vec<f32>,
-    /// The best value of an eligible tool.
-    best: f32,
+    /// The eligible tool of the best value; none where no tool is eligible.
+    best: Option<Candidate>,
+    /// The logarithm of how many of the best [`CROWD`] tools rival the best one: of the sum of `e^(value - best)`.
+    crowd: f32,
+    /// The largest share that an eligible tool has of what the request's words could score, 0..1.
+    coverage: f32,
 }
 
 impl Fused {
-    /// Fuses what there is: either signal, or both.
-    pub(crate) fn new(
-        keyword: Option<Signal>,
-        semantic: Option<Signal>,
-        method: Fusion,
-        eligibility: &Eligibility,
-    ) -> Self {
-        let (keyword_weight, semantic_weight) = match (&keyword, &semantic) {
-            (Some(_), Some(_)) => (KEYWORD_WEIGHT, 1.0 - KEYWORD_WEIGHT),
-            _ => (1.0, 1.0),
-        };
-        let keyword = keyword.map(|signal| Part::new(signal, KEYWORD_PRIOR, keyword_weight, eligibility));
-        let semantic = semantic.map(|signal| Part::new(signal, SEMANTIC_PRIOR, semantic_weight, eligibility));
-        let parts: Vec<&Part> = keyword.iter().chain(&semantic).collect();
+    /// Fuses what there is: any of the signals, each once.
+    pub(crate) fn new(signals: Signals, method: Fusion, eligibility: &Eligibility) -> Self {
+        let fit = Fit::of(&signals.iter().map(|(retriever, _)| *retriever).collect::<Vec<_>>());
+        let best_of = |signal: &Signal| eligibility.admitted().map(|tool| signal.of(tool)).fold(0.0, f32::max);
+        let keyword = signals.iter().find(|(retriever, _)| *retriever == Retriever::Keyword);
+        let (best_keyword, ceiling) = keyword.map_or((0.0, 0.0), |(_, signal)| (best_of(signal), signal.ceiling));
+        let parts: Vec<Part> = signals
+            .into_iter()
+            .map(|(retriever, signal)| Part { retriever, signal, weight: fit.weight(retriever, best_keyword) })
+            .collect();
         let mut values = vec![0.0; eligibility.tools()];
         match method {
             Fusion::Weighted => {
                 for tool in eligibility.admitted() {
-                    values[tool.index()] = parts.iter().map(|part| part.weight * part.standardised(tool)).sum();
+                    values[tool.index()] = parts.iter().map(|part| part.weight * part.signal.of(tool)).sum();
                 }
             }
             Fusion::Rrf { k } => {
@@ -166,8 +148,13 @@ impl Fused {
                 }
             }
         }
-        let best = eligibility.admitted().map(|tool| values[tool.index()]).fold(f32::NEG_INFINITY, f32::max);
-        Self { keyword, semantic, method, values, best }
+        let candidate = |tool: ToolId| Candidate { tool, score: values[tool.index()] };
+        let top = top_k(eligibility.admitted().map(candidate), CROWD);
+        let best = top.first().copied();
+        let rivals = top.iter().map(|tool| (tool.score - best.map_or(0.0, |best| best.score)).exp());
+        let crowd = rivals.sum::<f32>().max(1.0).ln();
+        let coverage = if ceiling > 0.0 { best_keyword / ceiling } else { 0.0 };
+        Self { parts, method, fit, values, best, crowd, coverage }
     }
 
     /// Returns the tool's fused value, which orders the tools.
@@ -177,7 +164,7 @@ impl Fused {
 
     /// Tells whether any retriever found something in the tool.
     fn matched(&self, tool: ToolId) -> bool {
-        self.keyword.iter().chain(&self.semantic).any(|part| part.signal.of(tool) > part.signal.floor)
+        self.parts.iter().any(|part| part.signal.of(tool) > part.signal.floor)
     }
 
     /// Returns the eligible tools that any retriever matched, in registration order.
@@ -195,7 +182,7 @@ impl Fused {
         }
         let value = self.value(tool);
         match self.method {
-            Fusion::Weighted => self.logistic().of(value, self.best),
+            Fusion::Weighted => logistic(self.fit.relevance.distance * value + self.relevance_offset()),
             Fusion::Rrf { k } => (value / self.largest_rrf(k)).clamp(0.0, 1.0),
         }
     }
@@ -203,45 +190,42 @@ impl Fused {
     /// Returns the least value of a tool that scores at least `score`: [`Fused::score_of`] turned round.
     pub(crate) fn value_at(&self, score: f32) -> f32 {
         match self.method {
-            Fusion::Weighted => self.logistic().value_at(score, self.best),
+            Fusion::Weighted => {
+                let evidence = (score / (1.0 - score)).ln();
+                (evidence - self.relevance_offset()) / self.fit.relevance.distance
+            }
             Fusion::Rrf { k } => score * self.largest_rrf(k),
         }
     }
 
-    fn logistic(&self) -> Logistic {
-        match (&self.keyword, &self.semantic) {
-            (Some(_), Some(_)) => HYBRID_LOGISTIC,
-            (None, _) => SEMANTIC_LOGISTIC,
-            (Some(_), None) => KEYWORD_LOGISTIC,
-        }
+    /// The part of a tool's evidence that is the same for all tools of the request.
+    fn relevance_offset(&self) -> f32 {
+        let fit = &self.fit.relevance;
+        let best = self.best.map_or(0.0, |best| best.score);
+        fit.answerable * self.evidence() + fit.crowd * self.crowd - fit.distance * best + fit.intercept
+    }
+
+    /// Returns the estimated probability that any eligible tool answers the request, 0..1.
+    pub(crate) fn answerable(&self) -> f32 {
+        if self.best.is_some_and(|best| self.matched(best.tool)) { logistic(self.evidence()) } else { 0.0 }
+    }
+
+    /// The evidence that any eligible tool answers the request.
+    fn evidence(&self) -> f32 {
+        let fit = &self.fit.answerable;
+        let of_best = |part: &Part| self.best.map_or(0.0, |best| part.signal.of(best.tool));
+        let signals: f32 = self.parts.iter().map(|part| fit.weight(part.retriever) * of_best(part)).sum();
+        signals + fit.coverage * self.coverage + fit.intercept
     }
 
     /// The sum of a tool that every retriever ranks first.
     fn largest_rrf(&self, k: u32) -> f32 {
-        let retrievers = self.keyword.iter().chain(&self.semantic).count().max(1);
-        retrievers as f32 / (k as f32 + 1.0)
+        self.parts.len().max(1) as f32 / (k as f32 + 1.0)
     }
 }
 
-/// The mean and standard deviation over the eligible tools together with [`PRIOR_TOOLS`] typical ones.
-fn shrunk_moments(signal: &Signal, prior: Prior, eligibility: &Eligibility) -> (f32, f32) {
-    let scale = f64::from(signal.ceiling);
-    let (prior_mean, prior_deviation) = (f64::from(prior.mean) * scale, f64::from(prior.deviation) * scale);
-    let weight = f64::from(PRIOR_TOOLS);
-    let mut count = weight;
-    let mut sum = weight * prior_mean;
-    let mut squares = weight * (prior_deviation.powi(2) + prior_mean.powi(2));
-    for tool in eligibility.admitted() {
-        let score = f64::from(signal.of(tool));
-        count += 1.0;
-        sum += score;
-        squares += score * score;
-    }
-    let mean = sum / count;
-    let variance = (squares / count - mean * mean).max(f64::MIN_POSITIVE);
-    #[expect(clippy::cast_possible_truncation, reason = "moments of f32 scores are of their size")]
-    let moments = (mean as f32, (variance.sqrt() as f32).max(f32::MIN_POSITIVE));
-    moments
+fn logistic(evidence: f32) -> f32 {
+    1.0 / (1.0 + (-evidence).exp())
 }
 
 fn add_reciprocal_ranks(signal: &Signal, k: u32, eligibility: &Eligibility, values: &mut [f32]) {
@@ -258,19 +242,6 @@ mod tests {
 
     fn signal(scores: &[f32], floor: f32, ceiling: f32) -> Signal {
         Signal { scores: scores.to_vec(), floor, ceiling }
-    }
-
-    /// The definitions written out: moments over real and typical tools together, one tool at a time.
-    fn naive_standardised(scores: &[f32], admitted: &[ToolId], prior: Prior, ceiling: f32) -> Vec<f64> {
-        let (mean0, deviation0) = (f64::from(prior.mean * ceiling), f64::from(prior.deviation * ceiling));
-        let weight = f64::from(PRIOR_TOOLS);
-        let n = admitted.len() as f64;
-        let real: Vec<f64> = admitted.iter().map(|tool| f64::from(scores[tool.index()])).collect();
-        let mean = (real.iter().sum::<f64>() + weight * mean0) / (n + weight);
-        let spread: f64 = real.iter().map(|score| (score - mean).powi(2)).sum();
-        let typical = weight * (deviation0.powi(2) + (mean0 - mean).powi(2));
-        let deviation = ((spread + typical) / (n + weight)).sqrt();
-        real.iter().map(|score| (score - mean) / deviation).collect()
     }
 
     fn naive_ranks(scores: &[f32], admitted: &[ToolId], floor: f32) -> Vec<Option<usize>> {
@@ -295,22 +266,44 @@ mod tests {
         #[test]
         fn the_weighted_sum_equals_its_definition((keyword, semantic, admitted) in catalogs()) {
             let eligibility = Eligibility::only(&admitted, keyword.len());
-            let fused = Fused::new(
-                Some(signal(&keyword, 0.0, 12.0)),
-                Some(signal(&semantic, f32::NEG_INFINITY, 1.0)),
-                Fusion::Weighted,
-                &eligibility,
-            );
-            let k = naive_standardised(&keyword, &admitted, KEYWORD_PRIOR, 12.0);
-            let s = naive_standardised(&semantic, &admitted, SEMANTIC_PRIOR, 1.0);
-            for (index, &tool) in admitted.iter().enumerate() {
-                let weight = f64::from(KEYWORD_WEIGHT);
-                let value = weight * k[index] + (1.0 - weight) * s[index];
-                prop_assert!((f64::from(fused.value(tool)) - value).abs() < 1e-3);
+            let signals = vec![
+                (Retriever::Keyword, signal(&keyword, 0.0, 12.0)),
+                (Retriever::Static, signal(&semantic, f32::NEG_INFINITY, 1.0)),
+            ];
+            let fused = Fused::new(signals, Fusion::Weighted, &eligibility);
+            let fit = Fit::of(&[Retriever::Keyword, Retriever::Static]);
+            let best = admitted.iter().map(|tool| keyword[tool.index()]).fold(0.0, f32::max);
+            let (k, s) = (fit.weight(Retriever::Keyword, 0.0), fit.weight(Retriever::Static, 0.0));
+            let softening = fit.weight(Retriever::Static, 0.0) / fit.weight(Retriever::Static, best);
+            for &tool in &admitted {
+                let value = k * keyword[tool.index()] + s * semantic[tool.index()] / softening;
+                prop_assert!((fused.value(tool) - value).abs() < 1e-3);
                 let score = fused.score_of(tool);
                 prop_assert!((0.0..=1.0).contains(&score));
-                prop_assert!((fused.value_at(score) - fused.value(tool)).abs() < 0.05);
+                if score > 1e-3 && score < 1.0 - 1e-3 {
+                    prop_assert!((fused.value_at(score) - fused.value(tool)).abs() < 0.05);
+                }
             }
+            prop_assert!((0.0..=1.0).contains(&fused.answerable()));
+        }
+
+        #[test]
+        fn better_signals_never_lower_a_tool((keyword, semantic, admitted) in catalogs(), more in 0u8..40) {
+            prop_assume!(admitted.len() > 1);
+            let eligibility = Eligibility::only(&admitted, keyword.len());
+            let places = |keyword: &[f32], semantic: &[f32]| {
+                let signals = vec![
+                    (Retriever::Keyword, signal(keyword, 0.0, 12.0)),
+                    (Retriever::Model, signal(semantic, f32::NEG_INFINITY, 1.0)),
+                ];
+                let fused = Fused::new(signals, Fusion::Weighted, &eligibility);
+                let value = fused.value(admitted[0]);
+                admitted.iter().filter(|&&tool| fused.value(tool) > value + 1e-4).count()
+            };
+            let before = places(&keyword, &semantic);
+            let mut nearer = semantic.clone();
+            nearer[admitted[0].index()] += f32::from(more) / 100.0;
+            prop_assert!(places(&keyword, &nearer) <= before);
         }
 
         #[test]
@@ -321,7 +314,8 @@ mod tests {
             for (index, &tool) in admitted.iter().enumerate() {
                 prop_assert_eq!(signals.0.rank(tool, &eligibility), ranks[0][index]);
             }
-            let fused = Fused::new(Some(signals.0), Some(signals.1), Fusion::Rrf { k }, &eligibility);
+            let signals = vec![(Retriever::Keyword, signals.0), (Retriever::Static, signals.1)];
+            let fused = Fused::new(signals, Fusion::Rrf { k }, &eligibility);
             for (index, &tool) in admitted.iter().enumerate() {
                 let share = |rank: usize| 1.0 / (f64::from(k) + rank as f64);
                 let value: f64 = ranks.iter().filter_map(|ranks| ranks[index]).map(share).sum();
@@ -331,15 +325,45 @@ mod tests {
         }
     }
 
+    /// The fused result of tools with these keyword scores of at most 40 and these similarities.
+    fn hybrid(keyword: &[f32], semantic: &[f32]) -> Fused {
+        let tools: Vec<ToolId> = (0..keyword.len()).map(ToolId::from_index).collect();
+        let signals = vec![
+            (Retriever::Keyword, signal(keyword, 0.0, 40.0)),
+            (Retriever::Static, signal(semantic, f32::NEG_INFINITY, 1.0)),
+        ];
+        Fused::new(signals, Fusion::Weighted, &Eligibility::only(&tools, tools.len()))
+    }
+
     #[test]
     fn a_lone_tool_that_matches_stands_out() {
+        let score = |keyword: f32, semantic: f32| hybrid(&[keyword], &[semantic]).score_of(ToolId::from_index(0));
+        assert!(score(30.0, 0.7) > 0.7, "{}", score(30.0, 0.7));
+        assert!(score(30.0, 0.7) > score(3.0, 0.7) && score(3.0, 0.7) > score(3.0, 0.1));
+    }
+
+    #[test]
+    fn rivals_lower_the_score_of_the_best() {
+        let alone = hybrid(&[20.0, 0.0, 0.0], &[0.6, 0.1, 0.0]);
+        let among_equals = hybrid(&[20.0, 20.0, 20.0], &[0.6, 0.6, 0.6]);
+        let best = ToolId::from_index(0);
+        assert!(alone.score_of(best) > 1.5 * among_equals.score_of(best));
+    }
+
+    #[test]
+    fn a_request_that_nothing_fits_is_hardly_answerable() {
+        let fits = hybrid(&[30.0, 2.0], &[0.7, 0.1]).answerable();
+        let does_not = hybrid(&[2.0, 1.0], &[0.1, 0.1]).answerable();
+        assert!(fits > 0.9 && does_not < 0.5, "{fits} {does_not}");
+        assert!(hybrid(&[], &[]).answerable().abs() < f32::EPSILON);
+    }
+
+    #[test]
+    fn nothing_that_matches_scores_nothing() {
         let tool = ToolId::from_index(0);
         let eligibility = Eligibility::only(&[tool], 1);
-        let score = |keyword: f32| {
-            let keyword = Some(signal(&[keyword], 0.0, 10.0));
-            Fused::new(keyword, None, Fusion::Weighted, &eligibility).score_of(tool)
-        };
-        assert!(score(8.0) > 0.1 && score(8.0) > score(1.0), "{} {}", score(8.0), score(1.0));
-        assert!(score(0.0).abs() < f32::EPSILON);
+        let keyword = vec![(Retriever::Keyword, signal(&[0.0], 0.0, 10.0))];
+        let fused = Fused::new(keyword, Fusion::Weighted, &eligibility);
+        assert!(fused.score_of(tool).abs() < f32::EPSILON && fused.answerable().abs() < f32::EPSILON);
     }
 }

@@ -182,11 +182,11 @@ fn check(options: &PickOptions) -> Result<(), PickError> {
 }
 
 fn mode(index: &Index, options: &PickOptions) -> Result<Mode, PickError> {
-    match (options.mode, &index.vectors) {
-        (Some(mode), None) if mode.uses_semantic() => Err(PickError::NoEmbedder { mode: mode.name() }),
+    match (options.mode, index.vectors.is_empty()) {
+        (Some(mode), true) if mode.uses_semantic() => Err(PickError::NoEmbedder { mode: mode.name() }),
         (Some(mode), _) => Ok(mode),
-        (None, Some(_)) => Ok(Mode::Hybrid),
-        (None, None) => Ok(Mode::Keyword),
+        (None, false) => Ok(Mode::Hybrid),
+        (None, true) => Ok(Mode::Keyword),
     }
 }
 

@@ -10,6 +10,9 @@ use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 /// The most text of a request that is read, in bytes of UTF-8.
 pub const MAX_QUERY_BYTES: usize = 64 * 1024;
 
+/// The most parts that [`Query::sentences`] gives.
+pub(crate) const MAX_SENTENCES: usize = 16;
+
 /// A request, normalised to text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
@@ -38,10 +41,40 @@ impl Query {
         self.truncated
     }
 
+    /// Returns the sentences and lines that hold words, in order; where there are more than [`MAX_SENTENCES`],
+    /// neighbours are taken together.
+    pub(crate) fn sentences(&self) -> Vec<&str> {
+        let text = self.text.as_str();
+        let mut ranges = Vec::new();
+        let mut start = 0;
+        let mut letters = text.char_indices().peekable();
+        while let Some((at, letter)) = letters.next() {
+            let next = letters.peek().map(|&(_, next)| next);
+            if ends_sentence(letter, next) || next.is_none() {
+                let end = at + letter.len_utf8();
+                if text[start..end].contains(char::is_alphanumeric) {
+                    ranges.push(start..end);
+                }
+                start = end;
+            }
+        }
+        let together = ranges.len().div_ceil(MAX_SENTENCES).max(1);
+        ranges.chunks(together).map(|group| &text[group[0].start..group[group.len() - 1].end]).collect()
+    }
+
     /// Tells whether there is nothing to search for: only white space, punctuation and characters that nobody sees.
     pub fn is_blank(&self) -> bool {
         use GeneralCategoryGroup::{Other, Punctuation, Separator};
         self.text.chars().all(|c| matches!(c.general_category_group(), Separator | Punctuation | Other))
+    }
+}
+
+/// Tells whether a sentence or line ends at `letter`; a full stop inside a word, as in `3.5` or `main.rs`, ends none.
+fn ends_sentence(letter: char, next: Option<char>) -> bool {
+    match letter {
+        '\n' | '。' | '！' | '？' => true,
+        '.' | '!' | '?' | ';' => next.is_none_or(char::is_whitespace),
+        _ => false,
     }
 }
 
@@ -86,6 +119,26 @@ mod tests {
         for text in ["a", "-1", "🚀", "猫", "C++", "+"] {
             assert!(!Query::new(text).is_blank(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn sentences_are_cut_at_their_ends_and_at_lines() {
+        let query = Query::new("Open main.rs at 3.5! Then\n- mail it; ok?  …\n把文件发给我。谢谢");
+        assert_eq!(
+            query.sentences(),
+            ["Open main.rs at 3.5!", " Then\n", "- mail it;", " ok?", "把文件发给我。", "谢谢"]
+        );
+        assert_eq!(Query::new("resize the picture").sentences(), ["resize the picture"]);
+        assert!(Query::new("… !\n").sentences().is_empty());
+    }
+
+    #[test]
+    fn many_sentences_are_taken_together() {
+        let text = "Go on. ".repeat(100);
+        let query = Query::new(text.as_str());
+        let sentences = query.sentences();
+        assert!(sentences.len() <= MAX_SENTENCES && sentences.len() > MAX_SENTENCES / 2, "{}", sentences.len());
+        assert_eq!(sentences.concat(), text.trim_end());
     }
 
     #[test]

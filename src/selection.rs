@@ -18,7 +18,7 @@ use crate::fuse::Fusion;
 use crate::index::TermKind;
 
 /// The version of the serialised form of [`Selection`].
-pub const SELECTION_VERSION: u32 = 1;
+pub const SELECTION_VERSION: u32 = 2;
 
 /// The tools that a request needs, and why.
 #[derive(Debug, Clone, Serialize)]
@@ -30,6 +30,10 @@ pub struct Selection {
     pub catalog: String,
     /// What ranked: `keyword`, `semantic`, `hybrid`, or a scorer's name.
     pub scorer: String,
+    /// The estimated probability that any tool that may be seen answers the request, 0..1, where four requests of five
+    /// have such a tool; absent where a custom scorer ranked, or nothing did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answerable: Option<f32>,
     /// The picked tools, best first. Empty is a normal answer.
     pub picks: Vec<Pick>,
     /// What the caller may not see.
@@ -85,8 +89,8 @@ pub struct Provenance {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keyword: Option<KeywordEvidence>,
     /// What the semantic retriever says.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub semantic: Option<SemanticEvidence>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub semantic: Vec<SemanticEvidence>,
     /// How the retrievers' scores became one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fusion: Option<FusionEvidence>,
@@ -102,7 +106,7 @@ pub struct KeywordEvidence {
     /// Place among the eligible tools, from 1; absent where no term matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<usize>,
-    /// BM25 score.
+    /// BM25 score: half that of the whole request, half that of the sentence that fits the tool best.
     pub score: f32,
     /// The request's terms that the tool has, in the order of the request.
     pub terms: Vec<TermEvidence>,
@@ -116,7 +120,7 @@ pub struct TermEvidence {
     pub word: String,
     /// Whether it is a word, an identifier or a pair of words.
     pub kind: TermKind,
-    /// What it adds to the BM25 score.
+    /// What it adds to the score; half as much where the best sentence does not have it.
     pub contribution: f32,
     /// The fields that hold it.
     pub fields: Vec<Field>,
@@ -128,11 +132,11 @@ pub struct TermEvidence {
 pub struct SemanticEvidence {
     /// Place among the eligible tools, from 1.
     pub rank: Option<usize>,
-    /// Cosine similarity of request and tool, -1..1.
+    /// Cosine similarity, -1..1: half that of the whole request, half that of the sentence nearest to the tool.
     pub score: f32,
     /// Identity of the embedding model.
     pub model: String,
-    /// The words of the request that bring the tool nearest, at most 8, the weightiest first; none where the model
+    /// The words of the request that bring the tool nearest, at most 4, the weightiest first; none where the model
     /// cannot tell ([`Embedder::word_vectors`](crate::Embedder::word_vectors)).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<WordEvidence>,
@@ -144,7 +148,8 @@ pub struct SemanticEvidence {
 pub struct WordEvidence {
     /// The word as the request has it first.
     pub word: String,
-    /// What it adds to the cosine similarity wherever it stands in the request, all words of the tool taken together.
+    /// What it adds to the cosine similarity of the whole request, wherever it stands there, all words of the tool taken
+    /// together.
     pub contribution: f32,
     /// The word of the tool, as the tool has it, with which it adds most.
     pub meets: String,
@@ -161,8 +166,9 @@ pub struct FusionEvidence {
     /// The method and its constants.
     #[serde(flatten)]
     pub method: Fusion,
-    /// Each retriever's part in a weighted sum; empty for reciprocal ranks, which stand with the retrievers.
-    pub parts: BTreeMap<&'static str, FusionPart>,
+    /// Each retriever's part in a weighted sum, by `keyword` or the identity of a model; empty for reciprocal ranks,
+    /// which stand with the retrievers.
+    pub parts: BTreeMap<String, FusionPart>,
     /// The fused value, by which tools are ordered.
     pub value: f32,
 }
@@ -171,10 +177,10 @@ pub struct FusionEvidence {
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct FusionPart {
-    /// The retriever's weight.
+    /// The retriever's weight at this request.
     pub weight: f32,
-    /// Standard deviations above the mean of this request.
-    pub standardised: f32,
+    /// The retriever's score.
+    pub score: f32,
 }
 
 /// A candidate that was considered, picked or not.

@@ -25,7 +25,7 @@ pub(super) enum ModeArg {
 /// How the retrievers' scores become one.
 #[derive(Clone, Copy, ValueEnum)]
 enum FusionArg {
-    /// A weighted sum of standardised scores.
+    /// A weighted sum of scores, with fitted weights.
     Weighted,
     /// Reciprocal rank fusion.
     Rrf,

@@ -4,20 +4,20 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::args::{EligibilityArgs, Model, RankingArgs, progress_bar};
-use super::output;
+use super::args::{EligibilityArgs, RankingArgs, progress_bar};
+use super::{output, signals};
 use crate::eval::{
-    CompareOptions, Comparison, EvalReport, Latency, Measure, MeasureKind, PerQuery, Qrels, QuerySet, Run, RunEntry,
-    SetReport, compare, evaluate,
+    Abstention, Calibration, CompareOptions, Comparison, EvalReport, Latency, Measure, MeasureKind, PerQuery, Qrels,
+    QuerySet, Run, RunEntry, SetReport, compare, evaluate,
 };
-use crate::{Catalog, PickOptions, Query};
+use crate::{Catalog, Engine, Fusion, PickOptions, Query};
 
 /// The standard measures reach down to this place, so at least as many tools are picked.
 const STANDARD_DEPTH: usize = 10;
@@ -49,6 +49,12 @@ pub(super) struct EvalCommand {
     /// Write the run of each set to DIR, as SET.trec.
     #[arg(long, value_name = "DIR")]
     run_out: Option<PathBuf>,
+    /// Write what each retriever says of each tool to DIR/SET, for fitting the fusion: NumPy arrays, queries by tools.
+    #[arg(long, value_name = "DIR")]
+    signals_out: Option<PathBuf>,
+    /// Ask each query a second time without the tools that answer it, and report how well the two are told apart.
+    #[arg(long)]
+    abstention: bool,
     /// Compare with the runs in DIR, by a paired randomisation test.
     #[arg(long, value_name = "DIR")]
     compare: Option<PathBuf>,
@@ -96,10 +102,16 @@ impl EvalCommand {
         let mut comparisons = Vec::new();
         for set in sets {
             let qrels = Qrels::read(&set.qrels)?;
-            let (run, catalog, latency) =
-                pick_all(&set, &model, &options).with_context(|| format!("cannot evaluate the set {}", set.name))?;
-            warn_of_strangers(&set.name, &qrels, &run, &catalog);
-            let scores = evaluate(&run, &qrels, &measures);
+            let context = || format!("cannot evaluate the set {}", set.name);
+            let queries = QuerySet::read(&set.queries)?;
+            let engine = model.engine(Catalog::open(&set.catalog)?).with_context(context)?;
+            if let Some(folder) = &self.signals_out {
+                signals::write(&folder.join(&set.name), &engine, &queries, &options).with_context(context)?;
+            }
+            let answers = pick_all(&engine, &queries, &options).with_context(context)?;
+            let (run, catalog) = (&answers.run, engine.catalog());
+            warn_of_strangers(&set.name, &qrels, run, catalog);
+            let scores = evaluate(run, &qrels, &measures);
             if let Some(folder) = &self.run_out {
                 run.write_trec(&folder.join(format!("{}.trec", set.name)), "picktools")?;
             }
@@ -107,7 +119,14 @@ impl EvalCommand {
                 let comparison = self.compare_with(folder, &set.name, &qrels, &measures, &scores)?;
                 comparisons.push(SetComparison { set: set.name.clone(), comparison });
             }
-            reports.push((set.name, SetReport::new(catalog.len(), &scores, latency)));
+            let mut report = SetReport::new(catalog.len(), &scores, Latency::from_durations(&answers.times));
+            if answers.estimates.is_some() {
+                report.calibration = Calibration::new(run, &qrels);
+            }
+            if self.abstention {
+                report.abstention = abstention(&engine, &queries, &qrels, &answers, &options).with_context(context)?;
+            }
+            reports.push((set.name, report));
         }
         let report = EvalReport::new(reports)?;
         if self.json {
@@ -184,26 +203,66 @@ fn name_of(path: &Path) -> anyhow::Result<String> {
     Ok(stem.map_or_else(|| "set".to_owned(), |stem| stem.to_string_lossy().into_owned()))
 }
 
+/// What an engine answered to the queries of a set.
+struct Answers {
+    run: Run,
+    times: Vec<Duration>,
+    /// The `answerable` estimate of each query, in order; none where scores are no probabilities.
+    estimates: Option<Vec<f64>>,
+}
+
 /// Picks for every query of a set, one after the other on one thread.
-fn pick_all(set: &Set, model: &Model, options: &PickOptions) -> anyhow::Result<(Run, Catalog, Option<Latency>)> {
-    let queries = QuerySet::read(&set.queries)?;
-    let engine = model.engine(Catalog::open(&set.catalog)?)?;
+fn pick_all(engine: &Engine, queries: &QuerySet, options: &PickOptions) -> anyhow::Result<Answers> {
     let mut run = Run::default();
     let mut times = Vec::with_capacity(queries.len());
+    let mut estimates = Vec::with_capacity(queries.len());
     let bar = progress_bar("picking");
     bar.set_length(queries.len() as u64);
-    for query in &queries {
+    for query in queries {
         let text = Query::new(query.text.as_str());
         let started = Instant::now();
         let selection = engine.pick(&text, options)?;
         times.push(started.elapsed());
+        estimates.extend(selection.answerable.map(f64::from));
         let ranking = selection.picks.iter();
         let ranking = ranking.map(|pick| RunEntry { tool: pick.tool.id.clone(), score: f64::from(pick.score) });
         run.insert(query.id.as_str(), ranking.collect());
         bar.inc(1);
     }
     bar.finish_and_clear();
-    Ok((run, engine.catalog().clone(), Latency::from_durations(&times)))
+    let probabilities = options.fusion == Fusion::Weighted && estimates.len() == queries.len();
+    Ok(Answers { run, times, estimates: probabilities.then_some(estimates) })
+}
+
+/// Asks every query again without the tools that answer it.
+fn abstention(
+    engine: &Engine,
+    queries: &QuerySet,
+    qrels: &Qrels,
+    answers: &Answers,
+    options: &PickOptions,
+) -> anyhow::Result<Option<Abstention>> {
+    let Some(estimates) = &answers.estimates else {
+        bail!("--abstention needs estimates of whether a request can be answered: leave out --fusion rrf");
+    };
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    let mut without_answers = PickOptions { max_candidates: 1, ..options.clone() };
+    let bar = progress_bar("picking without the answers");
+    bar.set_length(queries.len() as u64);
+    for (query, &estimate) in queries.iter().zip(estimates) {
+        bar.inc(1);
+        let Some(judgments) = qrels.get(&query.id).filter(|judgments| judgments.relevant_len() > 0) else {
+            continue;
+        };
+        let relevant = judgments.iter().filter(|(tool, grade)| *grade > 0 && engine.catalog().find(tool).is_some());
+        let relevant = relevant.map(|(tool, _)| tool.to_owned());
+        without_answers.exclude = options.exclude.iter().cloned().chain(relevant).collect();
+        let selection = engine.pick(&Query::new(query.text.as_str()), &without_answers)?;
+        with.push(estimate);
+        without.extend(selection.answerable.map(f64::from));
+    }
+    bar.finish_and_clear();
+    Ok(Abstention::new(&with, &without))
 }
 
 /// Warns of judgments that no pick can satisfy, which mostly are slips in ids.
@@ -225,12 +284,20 @@ fn table(report: &EvalReport) -> String {
     table.load_style(presets::NOTHING);
     let mut header = vec!["set".to_owned(), "tools".to_owned(), "queries".to_owned()];
     header.extend(measures.iter().map(ToString::to_string));
+    let calibrated = report.sets().iter().any(|(_, set)| set.calibration.is_some());
+    let abstained = report.sets().iter().any(|(_, set)| set.abstention.is_some());
+    header.extend(calibrated.then(|| "ECE".to_owned()));
+    header.extend(abstained.then(|| "AUROC".to_owned()));
     header.extend(["p50 µs".to_owned(), "p99 µs".to_owned()]);
     table.set_header(header);
     let figure = |value: Option<&f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.4}"));
     for (name, set) in report.sets() {
         let mut row = vec![name.clone(), set.tools.to_string(), set.queries.to_string()];
         row.extend(measures.iter().map(|measure| figure(set.measures.get(measure))));
+        let calibration = set.calibration.as_ref().map(|calibration| calibration.ece);
+        row.extend(calibrated.then(|| figure(calibration.as_ref())));
+        let abstention = set.abstention.as_ref().map(|abstention| abstention.auroc);
+        row.extend(abstained.then(|| figure(abstention.as_ref())));
         let latency =
             |pick: fn(&Latency) -> f64| set.latency_us.as_ref().map_or("–".to_owned(), |l| format!("{:.0}", pick(l)));
         row.extend([latency(|l| l.p50), latency(|l| l.p99)]);

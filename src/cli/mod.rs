@@ -10,6 +10,7 @@ mod index;
 mod models;
 mod output;
 mod pick;
+mod signals;
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;

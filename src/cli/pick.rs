@@ -152,8 +152,10 @@ fn summary(selection: &Selection) -> String {
     let Selection { picks, below_threshold, ineligible, .. } = selection;
     let counts: Vec<String> = ineligible.counts.iter().map(|(code, count)| format!("{code} {count}")).collect();
     let counts = if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) };
+    let answerable =
+        selection.answerable.map_or(String::new(), |estimate| format!(", a tool fits with probability {estimate:.2}"));
     format!(
-        "{} picked by {}, {below_threshold} below the threshold, {} not eligible{counts}",
+        "{} picked by {}{answerable}, {below_threshold} below the threshold, {} not eligible{counts}",
         picks.len(),
         selection.scorer,
         ineligible.total
@@ -187,7 +189,7 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
             writeln!(text, "        {:<20} {:>7.3}  {}", term.word, term.contribution, fields.join(", "))?;
         }
     }
-    if let Some(semantic) = &provenance.semantic {
+    for semantic in &provenance.semantic {
         writeln!(text, "      semantic  {}, cosine {:.3} ({})", rank(semantic.rank), semantic.score, semantic.model)?;
         for WordEvidence { word, contribution, meets, field, similarity, .. } in &semantic.words {
             let field = field.label();
@@ -195,11 +197,8 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
         }
     }
     if let Some(fusion) = &provenance.fusion {
-        let parts: Vec<String> = fusion
-            .parts
-            .iter()
-            .map(|(name, part)| format!("{name} {:.2} × {:.3}", part.weight, part.standardised))
-            .collect();
+        let parts: Vec<String> =
+            fusion.parts.iter().map(|(name, part)| format!("{name} {:.3} × {:.3}", part.weight, part.score)).collect();
         match fusion.method {
             Fusion::Rrf { k } => writeln!(text, "      fused     {:.4} from the ranks, k = {k}", fusion.value)?,
             Fusion::Weighted => writeln!(text, "      fused     {:.4} = {}", fusion.value, parts.join(" + "))?,

@@ -48,6 +48,7 @@ impl WordPieces {
     }
 
     /// Returns the pieces of `text`; a character that no piece begins with is passed over.
+    #[cfg(any(feature = "tuned", test))]
     pub(super) fn cut(&self, text: &str) -> Vec<u32> {
         let mut pieces = Vec::new();
         self.each_piece(text, |piece, _| pieces.push(piece));

@@ -16,6 +16,7 @@
 //! Files are UTF-8 with columns separated by tabs, so ids may hold spaces. Whatever is written is
 //! complete or absent: a temporary file in the same folder is renamed into place.
 
+mod calibration;
 mod compare;
 mod error;
 mod evaluate;
@@ -26,6 +27,7 @@ mod queries;
 mod report;
 mod run;
 
+pub use calibration::{Abstention, Calibration, RELIABILITY_BINS, ReliabilityBin};
 pub use compare::{CompareOptions, Comparison, Enumeration, MeasureComparison, compare};
 pub use error::EvalError;
 pub use evaluate::{PerQuery, evaluate};

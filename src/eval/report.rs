@@ -7,7 +7,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::files::excerpt;
-use super::{EvalError, Measure, PerQuery};
+use super::{Abstention, Calibration, EvalError, Measure, PerQuery};
 
 /// The version of the report's JSON form; it grows when a field changes its meaning or goes away.
 pub const REPORT_VERSION: u32 = 1;
@@ -77,6 +77,12 @@ pub struct SetReport {
     /// How long queries took, in microseconds, when that was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
+    /// How well scores agree with the judgments, where scores are probabilities.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
+    /// How well the engine tells that no tool answers, when that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub abstention: Option<Abstention>,
 }
 
 fn is_zero(count: &usize) -> bool {
@@ -86,7 +92,15 @@ fn is_zero(count: &usize) -> bool {
 impl SetReport {
     /// Derives the means from the scores of each query; `tools` is the catalog's size.
     pub fn new(tools: usize, scores: &PerQuery, latency_us: Option<Latency>) -> Self {
-        Self { tools, queries: scores.len(), no_answer: scores.no_answer(), measures: scores.mean(), latency_us }
+        Self {
+            tools,
+            queries: scores.len(),
+            no_answer: scores.no_answer(),
+            measures: scores.mean(),
+            latency_us,
+            calibration: None,
+            abstention: None,
+        }
     }
 }
 
@@ -163,7 +177,15 @@ mod tests {
 
     fn set(measure: &str, value: f64) -> SetReport {
         let measures = BTreeMap::from([(measure.parse().expect("a known measure"), value)]);
-        SetReport { tools: 3, queries: 2, no_answer: 0, measures, latency_us: None }
+        SetReport {
+            tools: 3,
+            queries: 2,
+            no_answer: 0,
+            measures,
+            latency_us: None,
+            calibration: None,
+            abstention: None,
+        }
     }
 
     fn ranked(tools: &[&str]) -> Vec<RunEntry> {

@@ -11,13 +11,13 @@ use ndarray::{Array1, Array2, ArrayView1, Axis};
 
 use crate::catalog::Tool;
 use crate::embed::{Embedder, Role};
-use crate::index::Vectors;
 use crate::index::analysis::is_stop_word;
+use crate::index::{Vectors, products};
 use crate::ranking::ToolId;
 use crate::selection::WordEvidence;
 
 /// The most words that the evidence holds.
-const MAX_WORDS: usize = 8;
+const MAX_WORDS: usize = 4;
 /// What adds less to the similarity is no reason.
 const LEAST_CONTRIBUTION: f32 = 0.02;
 
@@ -26,6 +26,8 @@ pub(super) struct RequestWords<'a> {
     words: Vec<&'a str>,
     /// Shape: words × dimensions; a row is the sum over the places where the word stands.
     vectors: Array2<f32>,
+    /// Whether the word may be a reason.
+    telling: Vec<bool>,
     /// Length of the sum of all vectors.
     length: f32,
 }
@@ -49,7 +51,8 @@ impl<'a> RequestWords<'a> {
             }
         }
         let vectors = Array2::from_shape_vec((words.len(), vectors.ncols()), distinct).ok()?;
-        Some(Self { words, vectors, length })
+        let telling = words.iter().map(|word| is_telling(word)).collect();
+        Some(Self { words, vectors, telling, length })
     }
 
     /// Returns what each word adds to the cosine similarity to a tool's unit vector.
@@ -60,7 +63,7 @@ impl<'a> RequestWords<'a> {
     /// Returns the words that bring a tool nearest, the weightiest first, each with the word that it meets best.
     pub(super) fn evidence(&self, vectors: &Vectors, tool: &Tool, id: ToolId) -> Vec<WordEvidence> {
         let contributions = self.contributions(vectors.of(id));
-        let tells = |&word: &usize| contributions[word] >= LEAST_CONTRIBUTION && is_telling(self.words[word]);
+        let tells = |&word: &usize| contributions[word] >= LEAST_CONTRIBUTION && self.telling[word];
         let mut weighty: Vec<usize> = (0..self.words.len()).filter(tells).collect();
         weighty.sort_by(|&a, &b| contributions[b].total_cmp(&contributions[a]));
         weighty.truncate(MAX_WORDS);
@@ -70,7 +73,7 @@ impl<'a> RequestWords<'a> {
         };
         let telling: Vec<usize> =
             (0..found.len()).filter(|&other| is_telling(&document.text[found[other].clone()])).collect();
-        let products = self.vectors.select(Axis(0), &weighty).dot(&others.t());
+        let products = products(self.vectors.select(Axis(0), &weighty).view(), others.view());
         let evidence = weighty.iter().zip(products.rows()).filter_map(|(&word, products)| {
             // Of equal ones the first.
             let best = telling.iter().rev().max_by(|&&a, &&b| products[a].total_cmp(&products[b]));
@@ -111,6 +114,8 @@ fn length(vector: ArrayView1<'_, f32>) -> f32 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -118,17 +123,18 @@ mod tests {
     use crate::catalog::document::Field;
     use crate::embed::{StaticEmbedder, WordVectors};
     use crate::index::{Index, IndexConfig, Progress};
+    use crate::query::Query;
 
     fn index(tool: Tool) -> Index {
-        let embedder = Some(StaticEmbedder::shared().expect("the model is sound") as _);
+        let embedders: Vec<Arc<dyn Embedder>> = vec![StaticEmbedder::shared().expect("the model is sound")];
         let catalog = Catalog::from_tools([tool]).expect("the tool is valid");
-        Index::build(catalog, IndexConfig { embedder, cache_dir: None, progress: Progress::default() })
+        Index::build(catalog, IndexConfig { embedders, cache_dir: None, progress: Progress::default() })
             .expect("it can be indexed")
     }
 
     fn evidence(request: &str, tool: Tool) -> Vec<WordEvidence> {
         let index = index(tool);
-        let vectors = index.vectors.as_ref().expect("there is a model");
+        let vectors = index.vectors.last().expect("there is a model");
         let words = RequestWords::new(vectors.embedder().as_ref(), request).expect("the model can tell");
         words.evidence(vectors, &index.catalog.tools()[0], ToolId::from_index(0))
     }
@@ -141,12 +147,12 @@ mod tests {
             description in "((weather|a|send|post|[a-z]{1,9}|[.,!]|\\PC) ?){0,12}",
         ) {
             let index = index(Tool::new("send_report", description));
-            let vectors = index.vectors.as_ref().expect("there is a model");
-            let embedded = Vectors::embed_query(vectors.embedder().as_ref(), &request).expect("it works");
+            let vectors = index.vectors.last().expect("there is a model");
+            let embedded = Vectors::embed_query(vectors.embedder().as_ref(), &Query::new(request.as_str())).expect("it works");
             if let Some(query) = embedded {
                 let words = RequestWords::new(vectors.embedder().as_ref(), &request).expect("the model can tell");
                 let sum = words.contributions(vectors.of(ToolId::from_index(0))).sum();
-                prop_assert!((sum - vectors.scores(&query)[0]).abs() < 1e-4, "{sum} {:?}", vectors.scores(&query));
+                prop_assert!((sum - vectors.scores(&query)[[0, 0]]).abs() < 1e-4, "{sum} {:?}", vectors.scores(&query));
             }
         }
     }
@@ -217,8 +223,8 @@ mod tests {
         };
         assert!(check(&[0..2, 3..7], &[1.0, 0.0, 0.0, 1.0]));
         assert!(!check(&[0..2, 3..7], &[1.0, 0.0, 0.0]), "a value is missing");
-        assert!(!check(&[0..1], &[1.0, 0.0]), "it ends within a letter");
-        assert!(!check(&[3..8], &[1.0, 0.0]), "it ends behind the text");
-        assert!(!check(&[3..3], &[1.0, 0.0]), "it is empty");
+        assert!(!check(&[0..1, 3..7], &[1.0, 0.0, 0.0, 1.0]), "it ends within a letter");
+        assert!(!check(&[0..2, 3..8], &[1.0, 0.0, 0.0, 1.0]), "it ends behind the text");
+        assert!(!check(&[0..2, 3..3], &[1.0, 0.0, 0.0, 1.0]), "it is empty");
     }
 }

@@ -103,11 +103,16 @@ impl KeywordIndex {
         Ok(Self { inverted, field, forward, norms })
     }
 
-    /// Adds the BM25 contribution of `term` to the score of each tool that has it, and returns the largest
-    /// contribution that the term could make to any tool; `None` where no tool has it.
+    /// Tells `each` the index of every tool that has `term` and the term's BM25 contribution to its score, and returns
+    /// the largest contribution that the term could make to any tool; `None` where no tool has it.
     ///
-    /// `scores` has one number a tool. The inverse document frequency is `ln(1 + N / n)`.
-    pub(crate) fn add_scores(&self, term: &str, kind: TermKind, scores: &mut [f32]) -> Result<Option<f32>, IndexError> {
+    /// The inverse document frequency is `ln(1 + N / n)`.
+    pub(crate) fn contributions(
+        &self,
+        term: &str,
+        kind: TermKind,
+        mut each: impl FnMut(usize, f32),
+    ) -> Result<Option<f32>, IndexError> {
         let term = Term::from_field_text(self.field, term);
         let Some(mut postings) = self.inverted.read_block_postings(&term, IndexRecordOption::WithFreqs)? else {
             return Ok(None);
@@ -118,7 +123,7 @@ impl KeywordIndex {
                 if doc == TERMINATED {
                     break;
                 }
-                scores[doc as usize] += contribution(weight, frequency, self.norms[doc as usize]);
+                each(doc as usize, contribution(weight, frequency, self.norms[doc as usize]));
             }
             postings.advance();
         }
@@ -275,7 +280,7 @@ mod tests {
             ];
             for (position, &(term, kind)) in terms.iter().enumerate() {
                 let mut scores = vec![0.0; tools.len()];
-                index.add_scores(term, kind, &mut scores).expect("scores");
+                index.contributions(term, kind, |tool, contribution| scores[tool] += contribution).expect("scores");
                 for (id, tool) in catalog.ids().zip(&tools) {
                     let naive = naive_score(&tools, tool, term, kind);
                     prop_assert!((f64::from(scores[id.index()]) - naive).abs() < 1e-4, "{} {}", term, naive);
@@ -294,6 +299,6 @@ mod tests {
     fn an_empty_catalog_has_an_index() {
         let catalog = Catalog::from_tools([]).expect("valid");
         let index = KeywordIndex::build(&catalog).expect("builds");
-        assert_eq!(index.add_scores("read", TermKind::Word, &mut []).expect("scores"), None);
+        assert_eq!(index.contributions("read", TermKind::Word, |_, _| {}).expect("scores"), None);
     }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 pub use analysis::TermKind;
 pub(crate) use keyword::KeywordIndex;
-pub(crate) use vectors::Vectors;
+pub(crate) use vectors::{Vectors, products};
 
 use crate::catalog::Catalog;
 use crate::eligibility::PolicyTable;
@@ -23,7 +23,7 @@ use crate::names::NameTable;
 
 /// What a catalog is indexed with.
 pub(crate) struct IndexConfig {
-    pub(crate) embedder: Option<Arc<dyn Embedder>>,
+    pub(crate) embedders: Vec<Arc<dyn Embedder>>,
     pub(crate) cache_dir: Option<PathBuf>,
     pub(crate) progress: Progress,
 }
@@ -46,22 +46,23 @@ pub(crate) struct Index {
     pub(crate) names: NameTable,
     pub(crate) policies: PolicyTable,
     pub(crate) keyword: KeywordIndex,
-    pub(crate) vectors: Option<Vectors>,
+    /// One a model; the last one is the model that was chosen.
+    pub(crate) vectors: Vec<Vectors>,
     pub(crate) cache: Option<CacheStatus>,
 }
 
 impl Index {
     pub(crate) fn build(catalog: Catalog, config: IndexConfig) -> Result<Self, IndexError> {
         let keyword = KeywordIndex::build(&catalog)?;
-        let (vectors, cache) = match config.embedder {
-            Some(embedder) => {
-                let folder = config.cache_dir.filter(|_| embedder.worth_caching());
-                let cache = folder.map(|root| VectorCache::open(&root, embedder.identity(), embedder.dimensions()));
-                let (vectors, status) = Vectors::build(&catalog, embedder, cache, &config.progress)?;
-                (Some(vectors), status)
-            }
-            None => (None, None),
-        };
+        let mut vectors = Vec::new();
+        let mut cache = None;
+        for embedder in config.embedders {
+            let folder = config.cache_dir.as_deref().filter(|_| embedder.worth_caching());
+            let store = folder.map(|root| VectorCache::open(root, embedder.identity(), embedder.dimensions()));
+            let (built, status) = Vectors::build(&catalog, embedder, store, &config.progress)?;
+            vectors.push(built);
+            cache = status;
+        }
         let names = NameTable::new(&catalog);
         let policies = PolicyTable::new(&catalog);
         Ok(Self { catalog, names, policies, keyword, vectors, cache })
@@ -72,8 +73,8 @@ impl Index {
             tools: self.catalog.len(),
             sources: self.policies.sources(),
             terms: self.keyword.distinct_terms(),
-            dimensions: self.vectors.as_ref().map(|vectors| vectors.embedder().dimensions()),
-            model: self.vectors.as_ref().map(|vectors| vectors.embedder().identity().to_owned()),
+            dimensions: self.vectors.last().map(|vectors| vectors.embedder().dimensions()),
+            model: self.vectors.last().map(|vectors| vectors.embedder().identity().to_owned()),
             cache: self.cache.clone(),
             catalog: self.catalog.digest().to_owned(),
         }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ndarray::{Array2, ArrayView1};
+use ndarray::{Array2, ArrayView1, ArrayView2};
+use pulp::{Arch, NullaryFnOnce};
 
 use super::Progress;
 use super::analysis::split_identifier;
@@ -10,6 +11,7 @@ use crate::catalog::document::EmbeddingText;
 use crate::catalog::{Catalog, Tool};
 use crate::embed::{CacheStatus, Embedder, Role, VectorCache};
 use crate::error::{EmbedError, IndexError};
+use crate::query::Query;
 use crate::ranking::ToolId;
 
 /// How many texts are embedded before they are written to the cache: what an interruption can lose.
@@ -67,16 +69,32 @@ impl Vectors {
         EmbeddingText::new(tool, split_identifier)
     }
 
-    /// Embeds a request; `None` where the model knows nothing of it, so that no tool is nearer than another.
-    pub(crate) fn embed_query(embedder: &dyn Embedder, text: &str) -> Result<Option<Vec<f32>>, EmbedError> {
-        let vectors = embedder.embed(Role::Query, &[text], &|_| {})?;
-        check_shape(embedder, &vectors, 1)?;
-        Ok(vectors.into_iter().next().filter(|vector| vector.iter().any(|&value| value != 0.0)))
+    /// Embeds a request and each of its sentences, where it has several: one vector a row, the whole request's first.
+    ///
+    /// `None` where the model knows nothing of the request, so that no tool is nearer than another. A sentence that it
+    /// knows nothing of has a vector of zeros.
+    pub(crate) fn embed_query(embedder: &dyn Embedder, query: &Query) -> Result<Option<Array2<f32>>, EmbedError> {
+        let mut texts = vec![query.text()];
+        let sentences = query.sentences();
+        if sentences.len() > 1 {
+            texts.extend(sentences);
+        }
+        let vectors = embedder.embed(Role::Query, &texts, &|_| {})?;
+        check_shape(embedder, &vectors, texts.len())?;
+        if vectors[0].iter().all(|&value| value == 0.0) {
+            return Ok(None);
+        }
+        let shape = (texts.len(), embedder.dimensions());
+        let matrix = Array2::from_shape_vec(shape, vectors.concat()).map_err(|error| EmbedError::Inference {
+            model: embedder.identity().to_owned(),
+            reason: error.to_string(),
+        })?;
+        Ok(Some(matrix))
     }
 
-    /// Returns the cosine similarity of every tool to `query`, a unit vector.
-    pub(crate) fn scores(&self, query: &[f32]) -> Vec<f32> {
-        self.matrix.dot(&ArrayView1::from(query)).to_vec()
+    /// Returns the cosine similarity of every tool, one a row, to every row of `query`, unit vectors.
+    pub(crate) fn scores(&self, query: &Array2<f32>) -> Array2<f32> {
+        products(self.matrix.view(), query.view())
     }
 
     /// Returns the unit vector of one tool.
@@ -87,6 +105,60 @@ impl Vectors {
     pub(crate) fn embedder(&self) -> &Arc<dyn Embedder> {
         &self.embedder
     }
+}
+
+/// Returns the dot product of every row of `a`, one a row, with every row of `b`.
+///
+/// A product of matrices would first copy `a`, which for a few rows of `b` takes longer than the products. Sums are
+/// formed in one order on every processor, so that they are the same to the bit.
+pub(crate) fn products(a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>) -> Array2<f32> {
+    let mut products = Array2::zeros((a.nrows(), b.nrows()));
+    let dimensions = a.ncols();
+    let (a, b) = (a.as_standard_layout(), b.as_standard_layout());
+    if let (Some(a), Some(b), Some(out)) = (a.as_slice(), b.as_slice(), products.as_slice_mut()) {
+        Arch::new().dispatch(Products { a, b, dimensions: dimensions.max(1), out });
+    }
+    products
+}
+
+/// The loops of [`products`]: compiled once for each set of vector instructions, of which the processor's is taken.
+struct Products<'a> {
+    a: &'a [f32],
+    b: &'a [f32],
+    dimensions: usize,
+    out: &'a mut [f32],
+}
+
+impl NullaryFnOnce for Products<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { a, b, dimensions, out } = self;
+        let pairs = a.chunks_exact(dimensions).flat_map(|a| b.chunks_exact(dimensions).map(move |b| (a, b)));
+        for (out, (a, b)) in out.iter_mut().zip(pairs) {
+            *out = dot(a, b);
+        }
+    }
+}
+
+/// How many sums are formed side by side, as many as the widest vector instructions hold.
+const LANES: usize = 16;
+
+#[inline(always)]
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    let mut sums = [0.0; LANES];
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    let mut sum = 0.0;
+    for (a, b) in a_rest.iter().zip(b_rest) {
+        sum += a * b;
+    }
+    sums.iter().fold(sum, |sum, lane| sum + lane)
 }
 
 /// An embedder is foreign code: what it returns is checked before it is used.

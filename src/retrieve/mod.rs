@@ -1,4 +1,8 @@
 //! From a request to one signal a retriever: a score for every tool of the catalog.
+//!
+//! A request of several sentences may need a tool for each, and a tool that one of them asks for drowns in the whole.
+//! So a score is half that of the whole request and half that of the sentence that fits the tool best; `docs/results.md`
+//! tells what that gives.
 
 mod keyword;
 mod semantic;

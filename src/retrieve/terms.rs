@@ -1,9 +1,10 @@
 //! From a request to the terms that are looked up.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use crate::index::TermKind;
 use crate::index::analysis::{AnalyzedTerm, Analyzer, is_stop_word};
+use crate::query::MAX_SENTENCES;
 
 /// One term of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,29 +14,47 @@ pub(crate) struct QueryTerm {
     pub(crate) kind: TermKind,
     /// The word, identifier or pair as the request has it.
     pub(crate) word: String,
+    /// One bit a sentence that has the term.
+    sentences: u32,
 }
 
-/// Returns the distinct terms of `text` in order of first appearance.
+const _: () = assert!(MAX_SENTENCES <= u32::BITS as usize, "a sentence has a bit");
+
+impl QueryTerm {
+    /// Returns the numbers of the sentences that have the term, in order.
+    pub(crate) fn sentences(&self) -> impl Iterator<Item = usize> + use<> {
+        let bits = self.sentences;
+        (0..u32::BITS as usize).filter(move |sentence| bits >> sentence & 1 == 1)
+    }
+}
+
+/// Returns the distinct terms of a request's sentences in order of first appearance.
 ///
 /// Stop words are dropped, unless there is nothing else; so are addresses and opaque codes, whose parts would
 /// match by accident.
-pub(crate) fn query_terms(text: &str) -> Vec<QueryTerm> {
-    let text = without_opaque_words(text);
-    let mut all = Vec::new();
+pub(crate) fn query_terms(sentences: &[&str]) -> Vec<QueryTerm> {
+    let mut terms: Vec<QueryTerm> = Vec::new();
     let mut telling = Vec::new();
-    let mut seen = HashSet::new();
-    Analyzer::new().terms(&text, |AnalyzedTerm { term, kind, start, end }| {
-        if !seen.insert(term.to_owned()) {
-            return;
-        }
-        let word = &text[start..end];
-        let term = QueryTerm { term: term.to_owned(), kind, word: word.to_owned() };
-        if !is_stop_word(word) {
-            telling.push(term.clone());
-        }
-        all.push(term);
-    });
-    if telling.is_empty() { all } else { telling }
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut analyzer = Analyzer::new();
+    for (sentence, text) in sentences.iter().enumerate() {
+        let text = without_opaque_words(text);
+        analyzer.terms(&text, |AnalyzedTerm { term, kind, start, end }| {
+            if let Some(&place) = places.get(term) {
+                terms[place].sentences |= 1 << sentence;
+                return;
+            }
+            places.insert(term.to_owned(), terms.len());
+            let word = &text[start..end];
+            telling.push(!is_stop_word(word));
+            terms.push(QueryTerm { term: term.to_owned(), kind, word: word.to_owned(), sentences: 1 << sentence });
+        });
+    }
+    if telling.contains(&true) {
+        let mut telling = telling.into_iter();
+        terms.retain(|_| telling.next() == Some(true));
+    }
+    terms
 }
 
 /// Drops web and mail addresses, and runs like `JpUuJ3Ew9z` in which letters and digits alternate.
@@ -70,7 +89,7 @@ mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<String> {
-        query_terms(text).into_iter().filter(|term| term.kind != TermKind::Pair).map(|term| term.word).collect()
+        query_terms(&[text]).into_iter().filter(|term| term.kind != TermKind::Pair).map(|term| term.word).collect()
     }
 
     #[test]
@@ -81,11 +100,26 @@ mod tests {
 
     #[test]
     fn terms_are_distinct_by_stem() {
-        let terms = query_terms("booking a book, booked twice");
+        let terms = query_terms(&["booking a book, booked twice"]);
         assert_eq!(
             terms.iter().map(|term| term.term.as_str()).collect::<Vec<_>>(),
             ["book", "book book", "twice", "book twice"]
         );
+    }
+
+    #[test]
+    fn terms_know_their_sentences() {
+        let terms = query_terms(&["mail the file", " print the file"]);
+        let sentences: Vec<(&str, Vec<usize>)> =
+            terms.iter().map(|term| (term.term.as_str(), term.sentences().collect())).collect();
+        let expected = [
+            ("mail", vec![0]),
+            ("file", vec![0, 1]),
+            ("mail file", vec![0]),
+            ("print", vec![1]),
+            ("print file", vec![1]),
+        ];
+        assert_eq!(sentences, expected);
     }
 
     #[test]

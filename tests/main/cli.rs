@@ -71,13 +71,14 @@ fn pick_prints_tools_with_scores_and_reasons() {
 #[test]
 fn pick_prints_versioned_json() {
     let json = json(&["pick", "book a meeting room", "--catalog", WORKPLACE, "--json", "-k", "1"]);
-    assert_eq!((&json["version"], &json["scorer"]), (&1.into(), &"hybrid".into()));
+    assert_eq!((&json["version"], &json["scorer"]), (&2.into(), &"hybrid".into()));
     assert_eq!(json["picks"].as_array().map(Vec::len), Some(1));
+    assert!(json["answerable"].as_f64().is_some_and(|estimate| estimate > 0.5 && estimate < 1.0), "{json}");
     let pick = &json["picks"][0];
     assert_eq!(pick["tool"]["id"], "calendar/book_meeting_room");
     assert!(pick["score"].as_f64().is_some_and(|score| score > 0.05 && score <= 1.0), "{pick}");
     let provenance = &pick["provenance"];
-    assert_eq!((&provenance["keyword"]["rank"], &provenance["semantic"]["rank"]), (&1.into(), &1.into()), "{pick}");
+    assert_eq!((&provenance["keyword"]["rank"], &provenance["semantic"][0]["rank"]), (&1.into(), &1.into()), "{pick}");
     assert!(json["stages"].is_array() && json["ineligible"]["tools"].is_array() && json["catalog"].is_string());
     assert!(json.get("considered").is_none(), "evidence of the others comes with --explain");
 }
@@ -361,8 +362,8 @@ fn the_default_ranks_by_meaning_and_needs_nothing_but_the_program() {
     let meaning = json(&request);
     let first = &meaning["picks"][0];
     assert_eq!((&meaning["scorer"], &first["tool"]["name"]), (&"hybrid".into(), &"resize-image".into()));
-    assert_eq!(first["provenance"]["semantic"]["rank"], 1);
-    assert!(first["provenance"]["semantic"]["model"].as_str().is_some_and(|model| model.starts_with("static:")));
+    assert_eq!(first["provenance"]["semantic"][0]["rank"], 1);
+    assert!(first["provenance"]["semantic"][0]["model"].as_str().is_some_and(|model| model.starts_with("static:")));
     assert_eq!(answer(&request), answer(&[&request[..], &["--mode", "hybrid", "--model", "static"]].concat()));
     let home = tempfile::tempdir().expect("a folder can be made");
     for command in [&request[..], &["index", "--catalog", WORKPLACE], &["eval", "fixtures/formats/layout"]] {

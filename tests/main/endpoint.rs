@@ -13,7 +13,7 @@ use picktools::{
 use serde_json::{Value, json};
 
 use crate::semantic::fake_vector;
-use crate::support::{KEYWORDS, ids, pick, workplace};
+use crate::support::{ids, pick, workplace};
 
 const KEY: &str = "sk-secret-0123456789";
 
@@ -385,7 +385,7 @@ fn engine(server: &Server) -> Result<Engine, IndexError> {
 }
 
 #[test]
-fn an_endpoint_that_fails_on_tools_is_an_error_and_on_a_request_leaves_the_keywords() {
+fn an_endpoint_that_fails_on_tools_is_an_error_and_on_a_request_leaves_the_other_retrievers() {
     let server = Server::wrong_at(2, |_| Reply::status("400 Bad Request", "too long"));
     let error = engine(&server).expect_err("the second batch fails");
     let IndexError::Embed(error) = error else { panic!("another error: {error}") };
@@ -395,11 +395,12 @@ fn an_endpoint_that_fails_on_tools_is_an_error_and_on_a_request_leaves_the_keywo
     let engine = engine(&server).expect("the endpoint is sound");
     let hybrid = pick(&engine, "book a meeting room", &PickOptions::default());
     assert_eq!((hybrid.scorer.as_str(), ids(&hybrid)[0]), ("hybrid", "calendar/book_meeting_room"));
-    assert!(hybrid.degraded.is_empty() && hybrid.picks[0].provenance.semantic.is_some());
-    let keyword = pick(&engine, "book a meeting room", &PickOptions::default());
-    assert_eq!(ids(&keyword), ids(&pick(&KEYWORDS, "book a meeting room", &PickOptions::default())));
-    assert_eq!(keyword.degraded[0].stage, Stage::Semantic);
-    assert!(keyword.degraded[0].reason.contains("403 Forbidden"), "{}", keyword.degraded[0].reason);
+    assert!(hybrid.degraded.is_empty() && hybrid.picks[0].provenance.semantic.len() == 2);
+    let default_engine = Engine::new(workplace()).expect("it builds");
+    let rest = pick(&engine, "book a meeting room", &PickOptions::default());
+    assert_eq!(ids(&rest), ids(&pick(&default_engine, "book a meeting room", &PickOptions::default())));
+    assert_eq!(rest.degraded[0].stage, Stage::Semantic);
+    assert!(rest.degraded[0].reason.contains("403 Forbidden"), "{}", rest.degraded[0].reason);
 }
 
 #[test]
@@ -440,14 +441,14 @@ mod program {
         let text = run(&["pick", "book a meeting room", "--catalog", WORKPLACE, "--json"], &own[1..]);
         assert!(server.asked().len() == 7 && asked_with("authorization: bearer other"), "tools come from the cache");
         let json: Value = serde_json::from_str(&text).expect("the answer is JSON");
-        let model = json["picks"][0]["provenance"]["semantic"]["model"].as_str().expect("the model is named");
+        let model = json["picks"][0]["provenance"]["semantic"][1]["model"].as_str().expect("the model is named");
         assert!(json["scorer"] == "hybrid" && model.contains(&server.url), "{model}");
         run(&["eval", "fixtures/formats/layout"], &[("PICKTOOLS_EMBED_API_KEY", ""), own[1]]);
         assert!(!asked_with("authorization"), "an empty key of our own keeps the other from being sent");
     }
 
     #[test]
-    fn a_pick_without_the_endpoint_is_by_keyword_and_says_so_and_nothing_else_is_done_without() {
+    fn a_pick_without_the_endpoint_is_by_the_other_retrievers_and_says_so_and_nothing_else_is_done_without() {
         // Fails when it is opened, on the tools, and on the request.
         for (from, to) in [(0, 0), (1, 1), (5, 9)] {
             let failing = move |n, asked: &_| match n {
@@ -464,10 +465,10 @@ mod program {
             assert_eq!((&json["degraded"][0]["stage"], &json["scorer"]), (&"semantic".into(), &"hybrid".into()));
             let reason = json["degraded"][0]["reason"].as_str().expect("a reason is told");
             assert!(reason.contains(&server.url) && reason.contains("403 Forbidden: closed"), "{reason}");
-            let keyword = picktools(&[&pick[..], &["--catalog", WORKPLACE, "--mode", "keyword"]].concat()).output();
-            let keyword: Value = serde_json::from_slice(&keyword.expect("it runs").stdout).expect("it is JSON");
+            let default = picktools(&[&pick[..], &["--catalog", WORKPLACE]].concat()).output();
+            let default: Value = serde_json::from_slice(&default.expect("it runs").stdout).expect("it is JSON");
             let best = |json: &Value| (json["picks"][0]["tool"]["id"].clone(), json["picks"][0]["score"].clone());
-            assert_eq!(best(&json), best(&keyword));
+            assert_eq!(best(&json), best(&default));
         }
         for command in [&["index", "--catalog", WORKPLACE][..], &["eval", "fixtures/formats/layout"]] {
             let server = Server::new(|_, _| Reply::status("403 Forbidden", "closed"));

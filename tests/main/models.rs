@@ -144,7 +144,7 @@ mod tuned {
         let (first, _) = run(&pick, cache.path(), &[]);
         let answer: Value = serde_json::from_str(&first).expect("the answer is JSON");
         assert_eq!((&answer["scorer"], answer["considered"].as_array().map(Vec::len)), (&"hybrid".into(), Some(3)));
-        let semantic = &answer["considered"][0]["provenance"]["semantic"];
+        let semantic = &answer["considered"][0]["provenance"]["semantic"][1];
         assert!(semantic["model"].as_str().is_some_and(|model| model.starts_with("tuned:")), "{answer}");
         assert_eq!(files(&cache.path().join("embeddings")).len(), 1, "the cache was written");
         assert_eq!(run(&pick, cache.path(), &[]).0, first, "from the cache");

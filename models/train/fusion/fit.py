@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""The constants of the fusion: weights, score and answerable estimate for each combination of signals. NumPy and SciPy.
+
+    python fit.py                             fit on signals.npz, print the constants and the figures on left-out folds
+    python fit.py pack SIGNALS BENCHMARKS     make signals.npz of what `picktools eval --signals-out SIGNALS` wrote
+
+Each set's signals come from models that were trained without its fold, and each set's figures from constants that were
+fitted without its fold. README.md tells how the signals are made.
+"""
+
+import json, os, sys
+import numpy as np
+from scipy.optimize import minimize
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
+from common import FOLD, SETS
+
+#: Signals in the order of the program's `Fit`; each is divided by its unit, so that weights are of one size.
+SIGNALS = ("keyword", "static", "model")
+UNIT = np.array([10.0, 0.1, 0.1])
+#: Combinations of signals, as the program names them.
+COMBINATIONS = {
+    "KEYWORD": (0,),
+    "STATIC": (1,),
+    "MODEL": (2,),
+    "KEYWORD_STATIC": (0, 1),
+    "KEYWORD_STATIC_MODEL": (0, 1, 2),
+}
+#: Candidates kept of a request: the best of each signal, and the relevant ones.
+DEPTH = 30
+NDCG_AT = 10
+BINS = 15
+FLOOR = 0.03
+#: The share of requests that a tool answers, for the estimate; the data have half.
+ANSWERABLE = 0.8
+
+
+# ---------------------------------------------------------------- data
+def pack(signals, bench):
+    """For each set: the best candidates of each request (signals, gain), and the request's keyword ceiling."""
+    out = {}
+    for s in SETS:
+        tools, queries = json.load(open(f"{signals}/{s}/ids.json", encoding="utf-8"))
+        at = {t: i for i, t in enumerate(tools)}
+        rel = {q: {} for q in queries}
+        for l in open(f"{bench}/{s}/qrels.tsv", encoding="utf-8"):
+            q, t, g = l.rstrip("\n").split("\t")
+            if q in rel and t in at and int(g) > 0:
+                rel[q][at[t]] = 2 ** int(g) - 1
+        X = [np.load(f"{signals}/{s}/{n}.npy", mmap_mode="r") for n in SIGNALS]
+        ceiling = np.load(f"{signals}/{s}/ceiling.npy")
+        rows = [i for i, q in enumerate(queries) if rel[q]]
+        cand = []
+        for i in rows:
+            best = [np.argpartition(-x[i], min(DEPTH, len(tools) - 1))[:DEPTH] for x in X]
+            cand.append(sorted(set(np.concatenate(best).tolist()) | set(rel[queries[i]])))
+        out[f"{s}/count"] = np.array([len(c) for c in cand], np.uint8)
+        flat = [(i, j) for i, c in zip(rows, cand) for j in c]
+        r, c = np.array(flat).T
+        for n, x in zip(SIGNALS, X):
+            out[f"{s}/{n}"] = x[r, c].astype(np.float16)
+        out[f"{s}/gain"] = np.array([rel[queries[i]].get(j, 0) for i, j in flat], np.uint8)
+        out[f"{s}/ceiling"] = ceiling[rows].astype(np.float16)
+        out[f"{s}/tools"] = np.array(len(tools))
+    np.savez_compressed(f"{HERE}/signals.npz", **out)
+    print(os.path.getsize(f"{HERE}/signals.npz"), "bytes")
+
+
+class Set:
+    """Signals (requests x candidates x 3, in units), which candidates there are, gains, and ceilings, of one set."""
+
+    def __init__(s, z, name):
+        n = z[f"{name}/count"].astype(int)
+        s.ok = np.arange(n.max())[None] < n[:, None]
+        spread = lambda x: _spread(x.astype(np.float64), s.ok)
+        s.x = np.stack([spread(z[f"{name}/{k}"]) for k in SIGNALS], -1) / UNIT
+        s.gain = spread(z[f"{name}/gain"])
+        s.ceiling = np.maximum(z[f"{name}/ceiling"].astype(np.float64), 1) / UNIT[0]
+
+
+def _spread(flat, ok):
+    out = np.zeros(ok.shape)
+    out[ok] = flat
+    return out
+
+
+# ---------------------------------------------------------------- the model
+def value(t, x, ok, which):
+    """k K + (s S + m M) / (1 + c max K), and its derivatives by k, s, m and log c."""
+    w = np.zeros(3)
+    w[list(which)] = t[: len(which)]
+    soft = 0 in which and len(which) > 1
+    c = np.exp(t[-1]) if soft else 0.0
+    top = np.where(ok, x[..., 0], 0).max(1)[:, None]
+    f = 1 / (1 + c * top)
+    d = np.concatenate([x[..., :1], x[..., 1:] * f[..., None]], -1)
+    v = d @ w
+    g = [d[..., i] for i in which]
+    if soft:
+        g.append(-(v - w[0] * x[..., 0]) * f * c * top)
+    return np.where(ok, v, -1e9), np.stack(g, -1)
+
+
+def fit_weights(sets, which):
+    """Listwise: cross-entropy of the softmax over candidates to the gains, each set with the same weight. What a request
+    can lose is bounded by FLOOR, so that those which no ranking answers do not drown the others."""
+    start = [1.0] * len(which) + ([-0.5] if 0 in which and len(which) > 1 else [])
+
+    def loss(t):
+        total, grad = 1e-3 * (t**2).sum(), 2e-3 * t
+        for s in sets:
+            v, d = value(t, s.x, s.ok, which)
+            v = v - v.max(1, keepdims=True)
+            e = np.exp(v)
+            p, want = e / e.sum(1, keepdims=True), s.gain / s.gain.sum(1, keepdims=True)
+            total -= (want * np.log(p + FLOOR)).sum(1).mean() / len(sets)
+            dp = -want / (p + FLOOR)
+            dv = p * (dp - (dp * p).sum(1, keepdims=True))
+            grad = grad + np.einsum("qc,qcp->p", dv, np.where(s.ok[..., None], d, 0)) / len(v) / len(sets)
+        return total, grad
+
+    return minimize(loss, np.array(start), jac=True, method="L-BFGS-B").x
+
+
+def top(v, n):
+    o = np.argsort(-v, axis=1, kind="stable")[:, :n]
+    return o, np.take_along_axis(v, o, 1)
+
+
+def crowd(v):
+    """The logarithm of how many of the best ten rival the best one."""
+    _, x = top(v, NDCG_AT)
+    return np.log(np.exp(x - x[:, :1]).sum(1))
+
+
+def relevance(s, v, evidence):
+    """Features of the returned top ten (distance below the best, evidence that the request can be answered, crowd, 1), and
+    which of them are relevant."""
+    o, x = top(v, NDCG_AT)
+    ok = np.take_along_axis(s.ok, o, 1)
+    same = lambda y: np.broadcast_to(y[:, None], x.shape)
+    f = np.stack([x - x[:, :1], same(evidence), same(crowd(v)), np.ones_like(x)], -1)
+    return f[ok], np.take_along_axis(s.gain, o, 1)[ok] > 0
+
+
+def request(s, t, which, without):
+    """Features of each request (signals of the best tool, coverage, 1), all tools there or without the relevant ones."""
+    ok = s.ok & ~(without & (s.gain > 0))
+    best = value(t, s.x, ok, which)[0].argmax(1)
+    x = s.x[np.arange(len(best)), best][:, list(which)]
+    coverage = np.where(ok, s.x[..., 0], 0).max(1) / s.ceiling * (0 in which)
+    return np.c_[x, coverage, np.ones(len(x))][ok.any(1)]
+
+
+def logistic(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def fit_logistic(parts):
+    """Logistic regression on (features, labels), each part with the same weight."""
+
+    def loss(t):
+        total, grad = 1e-4 * (t**2).sum(), 2e-4 * t
+        for f, y in parts:
+            z = f @ t
+            total += (np.logaddexp(0, z) - y * z).mean() / len(parts)
+            grad = grad + f.T @ (logistic(z) - y) / len(y) / len(parts)
+        return total, grad
+
+    return minimize(loss, np.zeros(parts[0][0].shape[1]), jac=True, method="L-BFGS-B").x
+
+
+class Constants:
+    def __init__(s, sets, which):
+        s.which = which
+        s.weights = fit_weights(sets, which)
+        both = lambda x: [request(x, s.weights, which, w) for w in (False, True)]
+        s.answerable = fit_logistic([(np.concatenate(b), np.repeat([1.0, 0.0], [len(b[0]), len(b[1])])) for b in map(both, sets)])
+        # Another share of the outcomes shifts the intercept and nothing else (King and Zeng 2001).
+        s.answerable[-1] += np.log(ANSWERABLE / (1 - ANSWERABLE))
+        s.relevance = fit_logistic([s.returned(x) for x in sets])
+
+    def returned(s, x):
+        v, _ = value(s.weights, x.x, x.ok, s.which)
+        return relevance(x, v, request(x, s.weights, s.which, False) @ s.answerable)
+
+    def rust(s, name):
+        w = np.zeros(3)
+        w[list(s.which)] = s.weights[: len(s.which)]
+        c = np.exp(s.weights[-1]) / UNIT[0] if len(s.weights) > len(s.which) else 0
+        w = w / UNIT
+        r, a = s.relevance, np.zeros(3)
+        a[list(s.which)] = s.answerable[:-2]
+        a = np.r_[a / UNIT, s.answerable[-2:]]
+        return (
+            f"const {name}: Fit = Fit {{\n    keyword: {w[0]:.4f},\n    static_model: {w[1]:.4f},\n    model: {w[2]:.4f},\n    softening: {c:.4f},\n"
+            f"    relevance: Relevance {{ distance: {r[0]:.4f}, answerable: {r[1]:.4f}, crowd: {r[2]:.4f}, intercept: {r[3]:.4f} }},\n"
+            f"    answerable: Answerable {{ keyword: {a[0]:.4f}, static_model: {a[1]:.4f}, model: {a[2]:.4f}, coverage: {a[3]:.4f}, intercept: {a[4]:.4f} }},\n}};"
+        )
+
+
+# ---------------------------------------------------------------- figures
+def measures(s, v):
+    """nDCG@10, R@5, Success@1 and completeness in ten, means over requests."""
+    disc = 1 / np.log2(np.arange(2, NDCG_AT + 2))
+    got = np.take_along_axis(s.gain, top(v, NDCG_AT)[0], 1)
+    best, relevant = -np.sort(-s.gain, axis=1)[:, :NDCG_AT], (s.gain > 0).sum(1)
+    hits = (got > 0).cumsum(1)
+    ndcg = (got * disc[: got.shape[1]]).sum(1) / (best * disc[: best.shape[1]]).sum(1)
+    return np.mean([ndcg, hits[:, 4] / relevant, hits[:, 0] > 0, hits[:, -1] == relevant], axis=1)
+
+
+def reliability(p, y, w):
+    """Mean estimate, share of relevant, and weight, of bins of equal mass."""
+    o = np.argsort(p, kind="stable")
+    b = np.minimum((np.cumsum(w[o]) / w.sum() * BINS).astype(int), BINS - 1)
+    rows = []
+    for i in range(BINS):
+        j = o[b == i]
+        if len(j):
+            rows.append((np.average(p[j], weights=w[j]), np.average(y[j], weights=w[j]), w[j].sum() / w.sum()))
+    return rows
+
+
+def ece(rows):
+    return sum(w * abs(p - y) for p, y, w in rows)
+
+
+def auroc(yes, no):
+    x = np.concatenate([yes, no])
+    _, at, n = np.unique(x, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(n) - (n - 1) / 2)[at][: len(yes)]
+    return (rank.sum() - len(yes) * (len(yes) + 1) / 2) / len(yes) / len(no)
+
+
+def left_out(data, which, name):
+    """Prints the figures of constants fitted without the set's fold."""
+    rows, pooled = {}, []
+    for fold in (1, 2, 3):
+        c = Constants([data[s] for s in SETS if FOLD[s] != fold], which)
+        for n in (s for s in SETS if FOLD[s] == fold):
+            s = data[n]
+            v, _ = value(c.weights, s.x, s.ok, which)
+            f, y = c.returned(s)
+            p = logistic(f @ c.relevance)
+            yes, no = (logistic(request(s, c.weights, which, w) @ c.answerable) for w in (False, True))
+            w = np.full(len(p), 1 / len(p))
+            rows[n] = *measures(s, v), ece(reliability(p, y, w)), ((p - y) ** 2).mean(), y.mean() * (1 - y.mean()), auroc(yes, no)
+            pooled.append((p, y, w))
+    bins = reliability(*map(np.concatenate, zip(*pooled)))
+    print(f"\n{name}, left out: nDCG@10, R@5, Success@1, complete in 10, ECE, Brier score, that of the base rate, AUROC of answerable")
+    for n in SETS:
+        print(f"{n:16s} " + " ".join(f"{x:.4f}" for x in rows[n]))
+    print(f"{'mean':16s} " + " ".join(f"{x:.4f}" for x in np.mean([rows[s] for s in SETS], 0)) + f"   ECE of all sets together {ece(bins):.4f}")
+    print("reliability (estimated, seen): " + " ".join(f"{p:.3f}/{y:.3f}" for p, y, _ in bins))
+
+
+def main():
+    if sys.argv[1:2] == ["pack"]:
+        return pack(*sys.argv[2:])
+    z = np.load(f"{HERE}/signals.npz")
+    data = {s: Set(z, s) for s in SETS}
+    for name, which in COMBINATIONS.items():
+        left_out(data, which, name)
+    print()
+    for name, which in COMBINATIONS.items():
+        print(Constants(list(data.values()), which).rust(name))
+
+
+if __name__ == "__main__":
+    main()
