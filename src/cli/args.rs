@@ -111,15 +111,19 @@ impl EligibilityArgs {
 
 impl RankingArgs {
     pub(super) fn apply(&self, options: &mut PickOptions) {
-        options.mode = Some(match self.model.mode {
-            ModeArg::Keyword => Mode::Keyword,
-            ModeArg::Semantic => Mode::Semantic,
-            ModeArg::Hybrid => Mode::Hybrid,
-        });
+        options.mode = Some(self.mode());
         options.fusion = match self.fusion {
             FusionArg::Weighted => Fusion::Weighted,
             FusionArg::Rrf => Fusion::Rrf { k: DEFAULT_RRF_K },
         };
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        match self.model.mode {
+            ModeArg::Keyword => Mode::Keyword,
+            ModeArg::Semantic => Mode::Semantic,
+            ModeArg::Hybrid => Mode::Hybrid,
+        }
     }
 
     /// Opens the model and indexes `catalog` for a pick, which an endpoint that fails does not stand in the way of:
@@ -139,13 +143,27 @@ impl RankingArgs {
     pub(super) fn open_model(&self) -> anyhow::Result<Model> {
         self.model.open()
     }
+
+    /// Opens the model whatever the mode, and after it the static one where that is another.
+    pub(super) fn open_models(&self) -> anyhow::Result<Vec<Model>> {
+        let named = self.model.open_as(ModeArg::Hybrid)?;
+        let shared = crate::StaticEmbedder::shared()?;
+        let is_other = named.identity() != Some(shared.identity());
+        let cache_dir = named.cache_dir.clone();
+        let shared = Model { name: STATIC.to_owned(), embedder: Some(shared), cache_dir };
+        Ok(std::iter::once(named).chain(is_other.then_some(shared)).collect())
+    }
 }
 
 impl ModelArgs {
     /// Opens the model; a mode that needs none leaves it closed.
     pub(super) fn open(&self) -> anyhow::Result<Model> {
-        let cache_dir = self.folders.cache_dir();
-        let embedder = match (self.mode, &self.embed_url, self.model.as_deref().unwrap_or(STATIC)) {
+        self.open_as(self.mode)
+    }
+
+    fn open_as(&self, mode: ModeArg) -> anyhow::Result<Model> {
+        let model = self.model.as_deref().unwrap_or(STATIC);
+        let embedder = match (mode, &self.embed_url, model) {
             (ModeArg::Keyword, ..) => None,
             (_, Some(url), _) => Some(self.endpoint(url)?),
             (_, None, STATIC) => Some(crate::StaticEmbedder::shared()? as Arc<dyn Embedder>),
@@ -154,7 +172,7 @@ impl ModelArgs {
             (_, None, model) if is_file_of(model, "bin") => Some(static_file(model)?),
             (_, None, model) => Some(self.folders.embedder(model)?),
         };
-        Ok(Model { embedder, cache_dir })
+        Ok(Model { name: short_name(model), embedder, cache_dir: self.folders.cache_dir() })
     }
 
     #[cfg(feature = "endpoint")]
@@ -260,13 +278,30 @@ fn api_key() -> anyhow::Result<Option<String>> {
     Ok(None)
 }
 
+/// What a model is called in a table: a file or folder by its name, unless that is the name of a model of our own.
+fn short_name(model: &str) -> String {
+    let name = Path::new(model).file_name().and_then(|name| name.to_str());
+    name.filter(|name| ![STATIC, TUNED].contains(name)).unwrap_or(model).to_owned()
+}
+
 /// An open model, or none.
 pub(super) struct Model {
+    name: String,
     embedder: Option<Arc<dyn Embedder>>,
     cache_dir: Option<PathBuf>,
 }
 
 impl Model {
+    /// What it is called.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What its vectors depend on; `None` where there is no model.
+    pub(super) fn identity(&self) -> Option<&str> {
+        self.embedder.as_ref().map(|embedder| embedder.identity())
+    }
+
     /// Indexes `catalog`, with a progress bar while it is embedded, and warns where the cache is of no use.
     pub(super) fn engine(&self, catalog: Catalog) -> anyhow::Result<Engine> {
         let mut builder = match &self.embedder {

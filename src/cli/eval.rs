@@ -1,23 +1,28 @@
 //! `picktools eval`.
 
+mod asking;
+mod plan;
+mod tables;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::args::{EligibilityArgs, RankingArgs, progress_bar};
+use self::asking::{Answers, Doubts, pick_all};
+use self::plan::{Configuration, Plan};
+use super::args::{EligibilityArgs, RankingArgs};
+use super::report::{Page, PageSet, Side};
 use super::{output, signals};
 use crate::eval::{
-    Abstention, Calibration, CompareOptions, Comparison, EvalReport, Latency, Measure, MeasureKind, PerQuery, Qrels,
-    QuerySet, Run, RunEntry, SetReport, compare, evaluate,
+    Abstention, Calibration, CompareOptions, Comparison, ConfigurationReport, EvalReport, Latency, Measure,
+    MeasureKind, PerQuery, Qrels, QuerySet, Run, SetReport, check_writable, compare, evaluate, write_atomically,
 };
-use crate::{Catalog, Engine, Fusion, PickOptions, Query};
+use crate::{Catalog, Engine, PickOptions};
 
 /// The standard measures reach down to this place, so at least as many tools are picked.
 const STANDARD_DEPTH: usize = 10;
@@ -55,6 +60,10 @@ pub(super) struct EvalCommand {
     /// Ask each query a second time without the tools that answer it, and report how well the two are told apart.
     #[arg(long)]
     abstention: bool,
+    /// Write a report to FILE: one page of HTML that needs nothing else. It compares the ranking that the other options
+    /// name with those of the same model by other modes, and where it is another, with the static model.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Compare with the runs in DIR, by a paired randomisation test.
     #[arg(long, value_name = "DIR")]
     compare: Option<PathBuf>,
@@ -80,6 +89,8 @@ struct Output<'a> {
     report: &'a EvalReport,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     comparisons: Vec<SetComparison>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    configurations: &'a [ConfigurationReport],
 }
 
 #[derive(Serialize)]
@@ -89,55 +100,107 @@ struct SetComparison {
     comparison: Comparison,
 }
 
+/// What came of one set.
+struct Evaluated {
+    name: String,
+    queries: QuerySet,
+    qrels: Qrels,
+    /// One outcome for each configuration of the plan.
+    outcomes: Vec<Outcome>,
+    doubts: Option<Doubts>,
+}
+
+/// What came of one way of ranking on one set.
+struct Outcome {
+    answers: Answers,
+    scores: PerQuery,
+    report: SetReport,
+}
+
 impl EvalCommand {
     pub(super) fn run(mut self) -> anyhow::Result<()> {
         let sets = self.sets()?;
         if let Some(folder) = &self.run_out {
             fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         }
-        let model = self.ranking.open_model()?;
+        if let Some(page) = &self.report {
+            check_writable(page)?;
+        }
         let options = self.options();
+        let plan = match self.report {
+            Some(_) => Plan::comparison(&self.ranking, &options)?,
+            None => Plan::subject_alone(&self.ranking, &options)?,
+        };
         let measures = self.measures();
-        let mut reports = Vec::new();
+        let mut evaluated = Vec::new();
         let mut comparisons = Vec::new();
-        for set in sets {
-            let qrels = Qrels::read(&set.qrels)?;
-            let context = || format!("cannot evaluate the set {}", set.name);
-            let queries = QuerySet::read(&set.queries)?;
-            let engine = model.engine(Catalog::open(&set.catalog)?).with_context(context)?;
-            if let Some(folder) = &self.signals_out {
-                signals::write(&folder.join(&set.name), &engine, &queries, &options).with_context(context)?;
-            }
-            let answers = pick_all(&engine, &queries, &options).with_context(context)?;
-            let (run, catalog) = (&answers.run, engine.catalog());
-            warn_of_strangers(&set.name, &qrels, run, catalog);
-            let scores = evaluate(run, &qrels, &measures);
-            if let Some(folder) = &self.run_out {
-                run.write_trec(&folder.join(format!("{}.trec", set.name)), "picktools")?;
-            }
+        for set in &sets {
+            let set = self.evaluate(set, &plan, &measures)?;
             if let Some(folder) = &self.compare {
-                let comparison = self.compare_with(folder, &set.name, &qrels, &measures, &scores)?;
+                let scores = &set.outcomes[plan.subject].scores;
+                let comparison = self.compare_with(folder, &set.name, &set.qrels, &measures, scores)?;
                 comparisons.push(SetComparison { set: set.name.clone(), comparison });
             }
-            let mut report = SetReport::new(catalog.len(), &scores, Latency::from_durations(&answers.times));
-            if answers.estimates.is_some() {
-                report.calibration = Calibration::new(run, &qrels);
-            }
-            if self.abstention {
-                report.abstention = abstention(&engine, &queries, &qrels, &answers, &options).with_context(context)?;
-            }
-            reports.push((set.name, report));
+            evaluated.push(set);
         }
-        let report = EvalReport::new(reports)?;
+        let configurations = configurations(&plan, &evaluated)?;
+        if let Some(path) = &self.report {
+            write_atomically(path, page(&plan, &evaluated, &configurations).as_bytes())?;
+        }
+        let report = &configurations[plan.subject].report;
+        let compared = if self.report.is_some() { &configurations[..] } else { &[] };
         if self.json {
-            return output::json(&Output { report: &report, comparisons });
+            return output::json(&Output { report, comparisons, configurations: compared });
         }
-        output::answer(table(&report))?;
+        output::answer(tables::table(report))?;
         for SetComparison { set, comparison } in &comparisons {
             output::answer(format!("\n{set}: against {}", self.compare.as_deref().unwrap_or(Path::new("")).display()))?;
-            output::answer(comparison_table(comparison))?;
+            output::answer(tables::comparison_table(comparison))?;
+        }
+        if let Some(path) = &self.report {
+            output::answer(format!("\nmean over the sets\n\n{}", tables::configurations_table(compared)))?;
+            output::note(format!("the report is in {}", path.display()));
         }
         Ok(())
+    }
+
+    /// Evaluates every configuration on one set, and the subject as the options say.
+    fn evaluate(&self, set: &Set, plan: &Plan, measures: &[Measure]) -> anyhow::Result<Evaluated> {
+        let qrels = Qrels::read(&set.qrels)?;
+        let context = || format!("cannot evaluate the set {}", set.name);
+        let queries = QuerySet::read(&set.queries)?;
+        let catalog = Catalog::open(&set.catalog).with_context(context)?;
+        let engines = plan.models.iter().map(|model| model.engine(catalog.clone()));
+        let engines = engines.collect::<anyhow::Result<Vec<Engine>>>().with_context(context)?;
+        let subject = plan.subject();
+        let engine = &engines[subject.model];
+        if let Some(folder) = &self.signals_out {
+            signals::write(&folder.join(&set.name), engine, &queries, &subject.options).with_context(context)?;
+        }
+        let mut outcomes = Vec::new();
+        for Configuration { model, options, .. } in &plan.configurations {
+            let answers = pick_all(&engines[*model], &queries, options).with_context(context)?;
+            let scores = evaluate(&answers.run, &qrels, measures);
+            let mut report = SetReport::new(catalog.len(), &scores, Latency::from_durations(&answers.times));
+            if answers.estimates.is_some() {
+                report.calibration = Calibration::new(&answers.run, &qrels);
+            }
+            outcomes.push(Outcome { answers, scores, report });
+        }
+        let Outcome { answers, report, .. } = &mut outcomes[plan.subject];
+        warn_of_strangers(&set.name, &qrels, &answers.run, &catalog);
+        if let Some(folder) = &self.run_out {
+            answers.run.write_trec(&folder.join(format!("{}.trec", set.name)), "picktools")?;
+        }
+        let mut doubts = None;
+        if self.abstention || self.report.is_some() {
+            doubts = asking::doubts(engine, &queries, &qrels, answers, &subject.options).with_context(context)?;
+            if self.abstention && doubts.is_none() {
+                bail!("--abstention needs estimates of whether a request can be answered: leave out --fusion rrf");
+            }
+            report.abstention = doubts.as_ref().and_then(|doubts| Abstention::new(&doubts.with, &doubts.without));
+        }
+        Ok(Evaluated { name: set.name.clone(), queries, qrels, outcomes, doubts })
     }
 
     fn sets(&self) -> anyhow::Result<Vec<Set>> {
@@ -203,66 +266,40 @@ fn name_of(path: &Path) -> anyhow::Result<String> {
     Ok(stem.map_or_else(|| "set".to_owned(), |stem| stem.to_string_lossy().into_owned()))
 }
 
-/// What an engine answered to the queries of a set.
-struct Answers {
-    run: Run,
-    times: Vec<Duration>,
-    /// The `answerable` estimate of each query, in order; none where scores are no probabilities.
-    estimates: Option<Vec<f64>>,
-}
-
-/// Picks for every query of a set, one after the other on one thread.
-fn pick_all(engine: &Engine, queries: &QuerySet, options: &PickOptions) -> anyhow::Result<Answers> {
-    let mut run = Run::default();
-    let mut times = Vec::with_capacity(queries.len());
-    let mut estimates = Vec::with_capacity(queries.len());
-    let bar = progress_bar("picking");
-    bar.set_length(queries.len() as u64);
-    for query in queries {
-        let text = Query::new(query.text.as_str());
-        let started = Instant::now();
-        let selection = engine.pick(&text, options)?;
-        times.push(started.elapsed());
-        estimates.extend(selection.answerable.map(f64::from));
-        let ranking = selection.picks.iter();
-        let ranking = ranking.map(|pick| RunEntry { tool: pick.tool.id.clone(), score: f64::from(pick.score) });
-        run.insert(query.id.as_str(), ranking.collect());
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
-    let probabilities = options.fusion == Fusion::Weighted && estimates.len() == queries.len();
-    Ok(Answers { run, times, estimates: probabilities.then_some(estimates) })
-}
-
-/// Asks every query again without the tools that answer it.
-fn abstention(
-    engine: &Engine,
-    queries: &QuerySet,
-    qrels: &Qrels,
-    answers: &Answers,
-    options: &PickOptions,
-) -> anyhow::Result<Option<Abstention>> {
-    let Some(estimates) = &answers.estimates else {
-        bail!("--abstention needs estimates of whether a request can be answered: leave out --fusion rrf");
+/// The reports of all configurations, in the order of the plan.
+fn configurations(plan: &Plan, sets: &[Evaluated]) -> anyhow::Result<Vec<ConfigurationReport>> {
+    let report = |(index, configuration): (usize, &Configuration)| {
+        let sets = sets.iter().map(|set| (set.name.clone(), set.outcomes[index].report.clone()));
+        Ok(ConfigurationReport { name: configuration.name.clone(), report: EvalReport::new(sets.collect())? })
     };
-    let (mut with, mut without) = (Vec::new(), Vec::new());
-    let mut without_answers = PickOptions { max_candidates: 1, ..options.clone() };
-    let bar = progress_bar("picking without the answers");
-    bar.set_length(queries.len() as u64);
-    for (query, &estimate) in queries.iter().zip(estimates) {
-        bar.inc(1);
-        let Some(judgments) = qrels.get(&query.id).filter(|judgments| judgments.relevant_len() > 0) else {
-            continue;
-        };
-        let relevant = judgments.iter().filter(|(tool, grade)| *grade > 0 && engine.catalog().find(tool).is_some());
-        let relevant = relevant.map(|(tool, _)| tool.to_owned());
-        without_answers.exclude = options.exclude.iter().cloned().chain(relevant).collect();
-        let selection = engine.pick(&Query::new(query.text.as_str()), &without_answers)?;
-        with.push(estimate);
-        without.extend(selection.answerable.map(f64::from));
-    }
-    bar.finish_and_clear();
-    Ok(Abstention::new(&with, &without))
+    plan.configurations.iter().enumerate().map(report).collect()
+}
+
+/// The report as a page of HTML.
+fn page(plan: &Plan, sets: &[Evaluated], configurations: &[ConfigurationReport]) -> String {
+    let sets = sets.iter().map(|set| {
+        let side = |index: usize| Side { run: &set.outcomes[index].answers.run, scores: &set.outcomes[index].scores };
+        PageSet {
+            name: &set.name,
+            queries: &set.queries,
+            qrels: &set.qrels,
+            subject: side(plan.subject),
+            baseline: side(plan.baseline),
+            times: &set.outcomes[plan.subject].answers.times,
+            estimates: set.doubts.as_ref().map(|doubts| (&doubts.with[..], &doubts.without[..])),
+        }
+    });
+    let models = plan.models.iter().filter_map(|model| Some((model.name(), model.identity()?)));
+    let page = Page {
+        configurations,
+        subject: plan.subject,
+        baseline: plan.baseline,
+        whole: plan.whole,
+        ablations: &plan.ablations,
+        models: models.collect(),
+        sets: sets.collect(),
+    };
+    page.to_html()
 }
 
 /// Warns of judgments that no pick can satisfy, which mostly are slips in ids.
@@ -276,62 +313,4 @@ fn warn_of_strangers(set: &str, qrels: &Qrels, run: &Run, catalog: &Catalog) {
     if let Some(first) = tools.first() {
         output::warn(format!("{set}: {} judged tools are not in the catalog, {first:?} for one", tools.len()));
     }
-}
-
-fn table(report: &EvalReport) -> String {
-    let measures: Vec<Measure> = report.mean().keys().copied().collect();
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    let mut header = vec!["set".to_owned(), "tools".to_owned(), "queries".to_owned()];
-    header.extend(measures.iter().map(ToString::to_string));
-    let calibrated = report.sets().iter().any(|(_, set)| set.calibration.is_some());
-    let abstained = report.sets().iter().any(|(_, set)| set.abstention.is_some());
-    header.extend(calibrated.then(|| "ECE".to_owned()));
-    header.extend(abstained.then(|| "AUROC".to_owned()));
-    header.extend(["p50 µs".to_owned(), "p99 µs".to_owned()]);
-    table.set_header(header);
-    let figure = |value: Option<&f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.4}"));
-    for (name, set) in report.sets() {
-        let mut row = vec![name.clone(), set.tools.to_string(), set.queries.to_string()];
-        row.extend(measures.iter().map(|measure| figure(set.measures.get(measure))));
-        let calibration = set.calibration.as_ref().map(|calibration| calibration.ece);
-        row.extend(calibrated.then(|| figure(calibration.as_ref())));
-        let abstention = set.abstention.as_ref().map(|abstention| abstention.auroc);
-        row.extend(abstained.then(|| figure(abstention.as_ref())));
-        let latency =
-            |pick: fn(&Latency) -> f64| set.latency_us.as_ref().map_or("–".to_owned(), |l| format!("{:.0}", pick(l)));
-        row.extend([latency(|l| l.p50), latency(|l| l.p99)]);
-        table.add_row(row);
-    }
-    let mut mean = vec!["mean".to_owned(), String::new(), String::new()];
-    mean.extend(measures.iter().map(|measure| figure(report.mean().get(measure))));
-    table.add_row(mean);
-    align(&mut table)
-}
-
-fn comparison_table(comparison: &Comparison) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["measure", "then", "now", "difference", "p", "better", "same", "worse"]);
-    for (measure, row) in &comparison.measures {
-        table.add_row([
-            measure.to_string(),
-            format!("{:.4}", row.baseline),
-            format!("{:.4}", row.candidate),
-            format!("{:+.4}", row.difference),
-            format!("{:.4}", row.p),
-            row.wins.to_string(),
-            row.ties.to_string(),
-            row.losses.to_string(),
-        ]);
-    }
-    align(&mut table)
-}
-
-/// Figures stand to the right, names to the left.
-fn align(table: &mut Table) -> String {
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.trim_fmt()
 }

@@ -10,6 +10,7 @@ mod index;
 mod models;
 mod output;
 mod pick;
+mod report;
 mod signals;
 
 use std::io::{self, IsTerminal};

@@ -43,13 +43,19 @@ impl Calibration {
     ///
     /// Queries that no tool answers are left out, as they are of the measures.
     pub fn new(run: &Run, qrels: &Qrels) -> Option<Self> {
-        let judged = qrels.iter().filter(|(_, judgments)| judgments.relevant_len() > 0);
-        let mut tools: Vec<(f64, f64)> = judged
-            .flat_map(|(query, judgments)| {
+        Self::of_sets([(run, qrels)])
+    }
+
+    /// Does the same over several sets together, where every returned tool counts alike.
+    pub fn of_sets<'a>(sets: impl IntoIterator<Item = (&'a Run, &'a Qrels)>) -> Option<Self> {
+        let mut tools: Vec<(f64, f64)> = Vec::new();
+        for (run, qrels) in sets {
+            for (query, judgments) in qrels.iter().filter(|(_, judgments)| judgments.relevant_len() > 0) {
                 let relevant = |tool: &str| f64::from(judgments.grade(tool).is_some_and(|grade| grade > 0));
-                run.get(query).unwrap_or_default().iter().map(move |entry| (entry.score, relevant(&entry.tool)))
-            })
-            .collect();
+                let ranking = run.get(query).unwrap_or_default().iter();
+                tools.extend(ranking.map(|entry| (entry.score, relevant(&entry.tool))));
+            }
+        }
         if tools.is_empty() {
             return None;
         }
@@ -153,6 +159,23 @@ mod tests {
         assert_eq!(found.bins.len(), RELIABILITY_BINS);
         assert!(found.bins.iter().all(|bin| bin.tools == 2 && close(bin.relevant, 0.5)));
         assert!(close(found.bins[3].score, 3.0 / 15.0));
+    }
+
+    #[test]
+    fn sets_together_are_one_set_of_their_tools() {
+        let part = |tools: &[(f64, bool)]| {
+            let mut run = Run::default();
+            let mut qrels = Qrels::default();
+            for (index, &(score, relevant)) in tools.iter().enumerate() {
+                qrels.insert(format!("q{index}"), if relevant { "tool" } else { "another" }, 1);
+                run.insert(format!("q{index}"), vec![RunEntry { tool: "tool".to_owned(), score }]);
+            }
+            (run, qrels)
+        };
+        let (first, second) = (part(&[(0.2, false), (0.9, true)]), part(&[(0.4, true)]));
+        let together = Calibration::of_sets([(&first.0, &first.1), (&second.0, &second.1)]);
+        assert_eq!(together, calibration(&[(0.2, false), (0.9, true), (0.4, true)]));
+        assert!(Calibration::of_sets([]).is_none());
     }
 
     #[test]

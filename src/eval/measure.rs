@@ -97,6 +97,15 @@ impl Measure {
         Self::at(MeasureKind::AveragePrecision, 10),
     ];
 
+    /// The measures by which rankings are compared at a glance; the first alone where there is room for one.
+    pub const SUMMARY: [Self; 5] = [
+        Self::at(MeasureKind::Ndcg, 10),
+        Self::at(MeasureKind::Recall, 5),
+        Self::at(MeasureKind::Recall, 10),
+        Self::at(MeasureKind::Success, 1),
+        Self::at(MeasureKind::Completeness, 10),
+    ];
+
     /// Makes a measure that looks at the first `cutoff` tools.
     pub const fn new(kind: MeasureKind, cutoff: NonZeroUsize) -> Self {
         Self { kind, cutoff }

@@ -18,6 +18,8 @@
 
 mod calibration;
 mod compare;
+mod differences;
+mod distribution;
 mod error;
 mod evaluate;
 mod files;
@@ -29,10 +31,15 @@ mod run;
 
 pub use calibration::{Abstention, Calibration, RELIABILITY_BINS, ReliabilityBin};
 pub use compare::{CompareOptions, Comparison, Enumeration, MeasureComparison, compare};
+pub use differences::{QueryDifference, differences};
+pub use distribution::{cumulative, shares};
 pub use error::EvalError;
 pub use evaluate::{PerQuery, evaluate};
+// For the program, whose page is written as runs are.
+#[cfg(feature = "cli")]
+pub(crate) use files::{check_writable, write_atomically};
 pub use measure::{Measure, MeasureKind};
 pub use qrels::{Judgments, Qrels};
 pub use queries::{EvalQuery, QuerySet};
-pub use report::{EvalReport, Latency, REPORT_VERSION, SetReport};
+pub use report::{ConfigurationReport, EvalReport, Latency, REPORT_VERSION, SetReport};
 pub use run::{Run, RunEntry};

@@ -149,6 +149,60 @@ impl EvalReport {
     pub fn mean(&self) -> &BTreeMap<Measure, f64> {
         &self.mean
     }
+
+    /// The unweighted mean of another figure over the sets that have it; `None` when none has.
+    pub fn mean_of(&self, figure: impl Fn(&SetReport) -> Option<f64>) -> Option<f64> {
+        let figures: Vec<f64> = self.sets.iter().filter_map(|(_, set)| figure(set)).collect();
+        (!figures.is_empty()).then(|| figures.iter().sum::<f64>() / figures.len() as f64)
+    }
+}
+
+/// One of several ways of ranking that were evaluated on the same sets.
+///
+/// It serialises to `{"name":NAME,"sets":{…},"mean":{…},"mean_ece":E,"mean_auroc":A,"mean_latency_us":{"p50":…,"p99":…}}`,
+/// where figures that were not measured are left out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfigurationReport {
+    /// What it is called, unlike the others.
+    pub name: String,
+    /// Its results.
+    pub report: EvalReport,
+}
+
+impl ConfigurationReport {
+    /// The mean expected calibration error over the sets, where scores are probabilities.
+    pub fn ece(&self) -> Option<f64> {
+        self.report.mean_of(|set| set.calibration.as_ref().map(|calibration| calibration.ece))
+    }
+
+    /// The mean of [`Abstention::auroc`] over the sets, where it was measured.
+    pub fn auroc(&self) -> Option<f64> {
+        self.report.mean_of(|set| set.abstention.map(|abstention| abstention.auroc))
+    }
+
+    /// The mean over the sets of a percentile of the latency, in microseconds, where it was measured.
+    pub fn latency_us(&self, percentile: fn(&Latency) -> f64) -> Option<f64> {
+        self.report.mean_of(|set| set.latency_us.as_ref().map(percentile))
+    }
+}
+
+impl Serialize for ConfigurationReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut configuration = serializer.serialize_map(None)?;
+        configuration.serialize_entry("name", &self.name)?;
+        configuration.serialize_entry("sets", &InOrder(&self.report.sets))?;
+        configuration.serialize_entry("mean", &self.report.mean)?;
+        for (name, figure) in [("mean_ece", self.ece()), ("mean_auroc", self.auroc())] {
+            if let Some(figure) = figure {
+                configuration.serialize_entry(name, &figure)?;
+            }
+        }
+        if let (Some(p50), Some(p99)) = (self.latency_us(|latency| latency.p50), self.latency_us(|latency| latency.p99))
+        {
+            configuration.serialize_entry("mean_latency_us", &BTreeMap::from([("p50", p50), ("p99", p99)]))?;
+        }
+        configuration.end()
+    }
 }
 
 impl Serialize for EvalReport {
@@ -209,6 +263,21 @@ mod tests {
                 r#""mean":{"nDCG@10":0.5,"RR@10":0.5}}"#
             )
         );
+    }
+
+    #[test]
+    fn a_configuration_tells_its_means_over_the_sets_that_have_them() {
+        let (mut first, second) = (set("nDCG@10", 0.75), set("nDCG@10", 0.25));
+        first.latency_us = Latency::from_durations(&[Duration::from_micros(3)]);
+        first.abstention = Abstention::new(&[1.0], &[0.0]);
+        let report = EvalReport::new(vec![("b".to_owned(), first), ("a".to_owned(), second)]).expect("two names");
+        assert_eq!(report.mean_of(|set| Some(set.tools as f64)), Some(3.0));
+        let configuration = ConfigurationReport { name: "keyword".to_owned(), report };
+        assert_eq!((configuration.auroc(), configuration.ece()), (Some(1.0), None));
+        let json = serde_json::to_string(&configuration).expect("plain data");
+        assert!(json.starts_with(r#"{"name":"keyword","sets":{"b":{"tools":3,"#), "{json}");
+        let means = r#""mean":{"nDCG@10":0.5},"mean_auroc":1.0,"mean_latency_us":{"p50":3.0,"p99":3.0}}"#;
+        assert!(json.ends_with(means), "{json}");
     }
 
     #[test]

@@ -11,6 +11,9 @@ mod models;
 // Its evaluation of rankings: figures, floors, comparison.
 #[cfg(feature = "cli")]
 mod evaluating;
+// The page that an evaluation leaves behind.
+#[cfg(feature = "cli")]
+mod reporting;
 // Catalogs: every format, every fault with its place, identity and digest.
 mod formats;
 // Picks: guarantees, eligibility, the cut, determinism, odd requests.
