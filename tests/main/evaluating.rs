@@ -68,6 +68,38 @@ fn the_rankings_are_as_good_as_they_were() {
     assert_eq!(eval(&[])["mean"], eval(&["--mode", "hybrid", "--model", "static"])["mean"]);
 }
 
+/// The shape and the values of an array in NumPy's format.
+fn npy(path: &Path) -> (String, Vec<f32>) {
+    let bytes = fs::read(path).expect("it was written");
+    let length = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    assert!(bytes.starts_with(b"\x93NUMPY\x01\x00") && (10 + length).is_multiple_of(64), "{}", path.display());
+    let (header, values) = bytes[10..].split_at(length);
+    let values = values.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value)).collect();
+    (String::from_utf8_lossy(header).into_owned(), values)
+}
+
+#[test]
+fn signals_are_written_for_every_query_and_tool() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    answer(&["eval", WORKPLACE, "--signals-out", &folder.path().to_string_lossy()]);
+    let set = folder.path().join("workplace");
+    let (tools, queries): (Vec<String>, Vec<String>) =
+        serde_json::from_slice(&fs::read(set.join("ids.json")).expect("it was written")).expect("two lists of ids");
+    assert_eq!((tools.len(), queries.len()), (220, 260));
+    for name in ["keyword", "static"] {
+        let (header, values) = npy(&set.join(name).with_extension("npy"));
+        assert!(header.contains("'shape': (260,220,)") && header.contains("'<f4'"), "{header}");
+        assert_eq!(values.len(), 260 * 220);
+        assert!(values.iter().all(|value| value.is_finite()) && values.iter().any(|&value| value > 0.1), "{name}");
+    }
+    let (header, ceilings) = npy(&set.join("ceiling.npy"));
+    let keyword = npy(&set.join("keyword.npy")).1;
+    assert!(header.contains("'shape': (260,)"), "{header}");
+    for (ceiling, scores) in ceilings.iter().zip(keyword.chunks(220)) {
+        assert!(scores.iter().all(|score| score <= ceiling), "no tool scores more than the words could");
+    }
+}
+
 #[test]
 fn eval_gives_the_same_json_but_for_latency() {
     assert_eq!(without_latency(eval(&[])), without_latency(eval(&[])));
