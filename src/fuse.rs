@@ -214,7 +214,7 @@ impl Fused {
     fn evidence(&self) -> f32 {
         let fit = &self.fit.answerable;
         let of_best = |part: &Part| self.best.map_or(0.0, |best| part.signal.of(best.tool));
-        let signals: f32 = self.parts.iter().map(|part| fit.weight(part.retriever) * of_best(part)).sum();
+        let signals: f32 = self.parts.iter().map(|part| fit.signals.of(part.retriever) * of_best(part)).sum();
         signals + fit.coverage * self.coverage + fit.intercept
     }
 

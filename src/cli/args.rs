@@ -127,7 +127,7 @@ impl RankingArgs {
     }
 
     /// Opens the model and indexes `catalog` for a pick, which an endpoint that fails does not stand in the way of:
-    /// the semantic stage then fails for the same reason, and keywords rank.
+    /// the semantic stage then fails for the same reason, and the other retrievers rank.
     pub(super) fn engine_for_pick(&self, catalog: Catalog) -> anyhow::Result<Engine> {
         let engine = self.open_model().and_then(|model| model.engine(catalog.clone()));
         let Err(error) = engine else { return engine };

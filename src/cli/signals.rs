@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::args::progress_bar;
-use crate::eval::QuerySet;
+use crate::eval::{QuerySet, write_atomically};
 use crate::fuse::Retriever;
 use crate::{Engine, PickOptions, Query};
 
@@ -55,8 +55,7 @@ pub(super) fn write(folder: &Path, engine: &Engine, queries: &QuerySet, options:
     }
     let tools: Vec<&str> = tools.iter().map(|tool| tool.id.as_str()).collect();
     let queries: Vec<&str> = queries.iter().map(|query| query.id.as_str()).collect();
-    let ids = folder.join("ids.json");
-    fs::write(&ids, serde_json::to_vec(&(tools, queries))?).with_context(|| format!("cannot write {}", ids.display()))
+    Ok(write_atomically(&folder.join("ids.json"), &serde_json::to_vec(&(tools, queries))?)?)
 }
 
 /// An array of f32 in NumPy's format, version 1.0, little-endian, last index fastest.

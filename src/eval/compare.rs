@@ -16,7 +16,7 @@ use super::{EvalError, Measure, PerQuery};
 const EXACT_PAIRS: usize = 12;
 
 /// Scores this close are a tie: equal sums may be added up in different orders.
-const TIE: f64 = 1e-9;
+pub(crate) const TIE: f64 = 1e-9;
 
 /// How a comparison resamples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,7 +35,9 @@ pub use differences::{QueryDifference, differences};
 pub use distribution::{cumulative, shares};
 pub use error::EvalError;
 pub use evaluate::{PerQuery, evaluate};
-// For the program, whose page is written as runs are.
+// For the program, whose page counts wins and is written as the library does.
+#[cfg(feature = "cli")]
+pub(crate) use compare::TIE;
 #[cfg(feature = "cli")]
 pub(crate) use files::{check_writable, write_atomically};
 pub use measure::{Measure, MeasureKind};

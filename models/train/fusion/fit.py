@@ -193,10 +193,11 @@ class Constants:
         r, a = s.relevance, np.zeros(3)
         a[list(s.which)] = s.answerable[:-2]
         a = np.r_[a / UNIT, s.answerable[-2:]]
+        weights = lambda w: f"Weights {{ keyword: {w[0]:.4f}, static_model: {w[1]:.4f}, model: {w[2]:.4f} }}"
         return (
-            f"const {name}: Fit = Fit {{\n    keyword: {w[0]:.4f},\n    static_model: {w[1]:.4f},\n    model: {w[2]:.4f},\n    softening: {c:.4f},\n"
+            f"const {name}: Fit = Fit {{\n    value: {weights(w)},\n    softening: {c:.4f},\n"
             f"    relevance: Relevance {{ distance: {r[0]:.4f}, answerable: {r[1]:.4f}, crowd: {r[2]:.4f}, intercept: {r[3]:.4f} }},\n"
-            f"    answerable: Answerable {{ keyword: {a[0]:.4f}, static_model: {a[1]:.4f}, model: {a[2]:.4f}, coverage: {a[3]:.4f}, intercept: {a[4]:.4f} }},\n}};"
+            f"    answerable: Answerable {{ signals: {weights(a)}, coverage: {a[3]:.4f}, intercept: {a[4]:.4f} }},\n}};"
         )
 
 

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use super::html::{Cell, Table, cut, escape};
 use super::sections::{figure, section};
 use super::{MEASURE, Page, PageSet, Side, charts};
-use crate::eval::{CompareOptions, Judgments, QueryDifference, RunEntry, compare, differences as query_differences};
+use crate::eval::{
+    CompareOptions, Judgments, QueryDifference, RunEntry, TIE, compare, differences as query_differences,
+};
 
 /// How many requests that won, and that lost, are shown of a set.
 const SHOWN: usize = 10;
@@ -22,9 +24,6 @@ const ID_CHARS: usize = 80;
 
 /// The most points of the chart.
 const CHART_POINTS: usize = 600;
-
-/// Differences this small are rounding.
-const TIE: f64 = 1e-9;
 
 /// Where the subject is better than the baseline, and where it is worse.
 pub(super) fn differences(page: &Page<'_>) -> String {
