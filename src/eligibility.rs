@@ -248,6 +248,11 @@ impl Eligibility {
         self.admitted.iter().enumerate().filter(|(_, admitted)| **admitted).map(|(index, _)| ToolId::from_index(index))
     }
 
+    /// Tells of every tool whether it may be seen, in registration order.
+    pub(crate) fn flags(&self) -> &[bool] {
+        &self.admitted
+    }
+
     /// Returns how many tools the catalog has.
     pub(crate) fn tools(&self) -> usize {
         self.admitted.len()

@@ -29,7 +29,7 @@ use crate::index::{Index, IndexConfig, IndexStats, Progress, Vectors};
 use crate::options::{PickOptions, Request};
 use crate::query::Query;
 use crate::ranking::{Candidate, Ranking, ToolId, top_k};
-use crate::retrieve::{self, QueryTerm, query_terms};
+use crate::retrieve::{self, FoundTerm, query_terms};
 use crate::scorer::{self, NoScores, Score, ScoreFuture, Scorer};
 use crate::select::{Cut, cut};
 use crate::selection::{Degraded, SELECTION_VERSION, Selection, Stage, StageReport, StageStatus, Timings};
@@ -168,12 +168,12 @@ impl Engine {
             catalog: index.catalog.digest().to_owned(),
             scorer: basis.scorer().to_owned(),
             answerable: basis.answerable(),
-            picks: why.picks(&kept)?,
+            picks: why.picks(&kept),
             ineligible: why.ineligible(),
             below_threshold,
             dropped: why.dropped(&kept),
             scorer_errors: basis.errors().iter().map(ToString::to_string).collect(),
-            considered: options.debug.then(|| why.considered(&ranking, &kept)).transpose()?,
+            considered: options.debug.then(|| why.considered(&ranking, &kept)),
             stages: trace.stages,
             degraded: trace.degraded,
             timings: Timings(trace.timings),
@@ -254,10 +254,11 @@ fn rank(index: &Index, request: &Request<'_>, trace: &mut Trace) -> Result<Basis
     Ok(Basis::Fused { mode: request.mode, terms, fused })
 }
 
-/// What the retrievers say, with the terms that were looked up.
-fn signals(index: &Index, request: &Request<'_>, trace: &mut Trace) -> Result<(Vec<QueryTerm>, Signals), PickError> {
+/// What the retrievers say, with the terms that the index has.
+fn signals(index: &Index, request: &Request<'_>, trace: &mut Trace) -> Result<(Vec<FoundTerm>, Signals), PickError> {
     let sentences = request.query.sentences();
     let terms = query_terms(&sentences);
+    let mut found = Vec::new();
     let mut signals = Signals::new();
     if !request.mode.uses_keyword() {
         trace.skipped(Stage::Keyword, "the mode is semantic");
@@ -266,12 +267,13 @@ fn signals(index: &Index, request: &Request<'_>, trace: &mut Trace) -> Result<(V
     } else if terms.is_empty() {
         trace.skipped(Stage::Keyword, "the request has no words");
     } else {
-        let signal = retrieve::keyword(&index.keyword, &terms, sentences.len(), index.catalog.len())?;
+        let signal;
+        (found, signal) = retrieve::keyword(&index.keyword, terms, sentences.len(), index.catalog.len())?;
         signals.push((Retriever::Keyword, signal));
         trace.ran(Stage::Keyword);
     }
     signals.extend(semantic(models(index, request.mode), request, trace));
-    Ok((terms, signals))
+    Ok((found, signals))
 }
 
 /// The models of a mode: the chosen one, and the others as well where they only help along.
@@ -426,8 +428,9 @@ impl Scorer for BuiltInScorer {
             if self.mode.uses_keyword() {
                 let sentences = query.sentences();
                 let terms = query_terms(&sentences);
-                let signal = retrieve::keyword(&index.keyword, &terms, sentences.len(), index.catalog.len());
-                signals.push((Retriever::Keyword, signal.map_err(|error| failed(error.to_string()))?));
+                let found = retrieve::keyword(&index.keyword, terms, sentences.len(), index.catalog.len());
+                let (_, signal) = found.map_err(|error| failed(error.to_string()))?;
+                signals.push((Retriever::Keyword, signal));
             }
             for vectors in models {
                 let embedder = vectors.embedder().as_ref();

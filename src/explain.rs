@@ -12,13 +12,13 @@ use words::RequestWords;
 
 use crate::catalog::document::Field;
 use crate::eligibility::{Eligibility, MAX_LISTED_INELIGIBLE};
-use crate::error::{IndexError, ScorerError};
+use crate::error::ScorerError;
 use crate::fuse::{Fused, Fusion, Mode, Part, Retriever};
 use crate::index::{Index, TermKind, Vectors};
 use crate::options::Request;
 use crate::query::MAX_SENTENCES;
 use crate::ranking::{Candidate, ToolId};
-use crate::retrieve::QueryTerm;
+use crate::retrieve::FoundTerm;
 use crate::scorer::Score;
 use crate::select::Kept;
 use crate::selection::{
@@ -38,7 +38,7 @@ const CLOSE: f32 = 0.3;
 /// What a ranking rests on.
 pub(crate) enum Basis {
     /// The built-in retrievers.
-    Fused { mode: Mode, terms: Vec<QueryTerm>, fused: Fused },
+    Fused { mode: Mode, terms: Vec<FoundTerm>, fused: Fused },
     /// A custom scorer.
     Custom { scorer: String, scores: BTreeMap<ToolId, Score>, errors: Vec<ScorerError> },
     /// Nothing but the order of the catalog, because what should have ranked failed.
@@ -161,23 +161,26 @@ impl<'a> Explainer<'a> {
     }
 
     /// Returns the picked tools with their reasons.
-    pub(crate) fn picks(&self, kept: &Kept) -> Result<Vec<Pick>, IndexError> {
+    pub(crate) fn picks(&self, kept: &Kept) -> Vec<Pick> {
         let picks = kept.picks.iter().map(|&Candidate { tool, .. }| {
-            let provenance = self.provenance(tool)?;
+            let provenance = self.provenance(tool);
             let reason = reason(self.basis, tool, &provenance);
             let score = self.basis.score(tool);
-            Ok(Pick { tool: Arc::clone(self.index.catalog.tool(tool)), score, reason, provenance })
+            Pick { tool: Arc::clone(self.index.catalog.tool(tool)), score, reason, provenance }
         });
         picks.collect()
     }
 
     /// Returns the evidence of the best [`MAX_CONSIDERED`] candidates, picked or not, and of every picked one.
-    pub(crate) fn considered(&self, ranking: &[Candidate], kept: &Kept) -> Result<Vec<Considered>, IndexError> {
+    pub(crate) fn considered(&self, ranking: &[Candidate], kept: &Kept) -> Vec<Considered> {
         let considered = ranking.iter().enumerate().filter_map(|(place, &Candidate { tool, .. })| {
             let picked = kept.picks.iter().any(|pick| pick.tool == tool);
-            let considered =
-                |provenance| Considered { tool: self.id(tool), score: self.basis.score(tool), picked, provenance };
-            (picked || place < MAX_CONSIDERED).then(|| self.provenance(tool).map(considered))
+            (picked || place < MAX_CONSIDERED).then(|| Considered {
+                tool: self.id(tool),
+                score: self.basis.score(tool),
+                picked,
+                provenance: self.provenance(tool),
+            })
         });
         considered.collect()
     }
@@ -213,7 +216,7 @@ impl<'a> Explainer<'a> {
         self.index.catalog.tool(tool).id.clone()
     }
 
-    fn provenance(&self, tool: ToolId) -> Result<Provenance, IndexError> {
+    fn provenance(&self, tool: ToolId) -> Provenance {
         let mut provenance = Provenance {
             scorer: self.basis.scorer().to_owned(),
             named: self.request.mention(tool).map(str::to_owned),
@@ -232,7 +235,7 @@ impl<'a> Explainer<'a> {
                 for part in &fused.parts {
                     match vectors(self.index, part.retriever) {
                         Some(vectors) => provenance.semantic.push(self.semantic_evidence(part, vectors, tool)),
-                        None => provenance.keyword = Some(self.keyword_evidence(part, terms, tool)?),
+                        None => provenance.keyword = Some(self.keyword_evidence(part, terms, tool)),
                     }
                 }
                 provenance.fusion = Some(FusionEvidence {
@@ -242,7 +245,7 @@ impl<'a> Explainer<'a> {
                 });
             }
         }
-        Ok(provenance)
+        provenance
     }
 
     fn semantic_evidence(&self, part: &Part, vectors: &Vectors, tool: ToolId) -> SemanticEvidence {
@@ -269,30 +272,31 @@ impl<'a> Explainer<'a> {
         parts.collect()
     }
 
-    fn keyword_evidence(&self, part: &Part, terms: &[QueryTerm], tool: ToolId) -> Result<KeywordEvidence, IndexError> {
-        let looked_up: Vec<(&str, TermKind)> = terms.iter().map(|term| (term.term.as_str(), term.kind)).collect();
-        let matches = self.index.keyword.explain(tool, &looked_up)?;
+    fn keyword_evidence(&self, part: &Part, terms: &[FoundTerm], tool: ToolId) -> KeywordEvidence {
         let mut by_sentence = [0.0; MAX_SENTENCES];
-        for found in &matches {
-            terms[found.term].sentences().for_each(|sentence| by_sentence[sentence] += found.contribution);
+        let mut matches = Vec::new();
+        for FoundTerm { query, indexed } in terms {
+            if let Some((contribution, fields)) = self.index.keyword.explain(tool, indexed) {
+                query.sentences().for_each(|sentence| by_sentence[sentence] += contribution);
+                matches.push((query, contribution, fields));
+            }
         }
         // Of equal sentences any will do: what counts is the sum.
         let best = (0..MAX_SENTENCES).max_by(|&a, &b| by_sentence[a].total_cmp(&by_sentence[b]));
-        let evidence = matches.into_iter().map(|found| {
-            let term = &terms[found.term];
-            let within = term.sentences().any(|sentence| Some(sentence) == best);
+        let evidence = matches.into_iter().map(|(query, contribution, fields)| {
+            let within = query.sentences().any(|sentence| Some(sentence) == best);
             TermEvidence {
-                word: term.word.clone(),
-                kind: term.kind,
-                contribution: if within { found.contribution } else { found.contribution / 2.0 },
-                fields: found.fields,
+                word: query.word.clone(),
+                kind: query.kind,
+                contribution: if within { contribution } else { contribution / 2.0 },
+                fields,
             }
         });
-        Ok(KeywordEvidence {
+        KeywordEvidence {
             rank: part.signal.rank(tool, &self.request.eligibility),
             score: part.signal.of(tool),
             terms: evidence.collect(),
-        })
+        }
     }
 }
 

@@ -138,8 +138,9 @@ impl Fused {
         let mut values = vec![0.0; eligibility.tools()];
         match method {
             Fusion::Weighted => {
-                for tool in eligibility.admitted() {
-                    values[tool.index()] = parts.iter().map(|part| part.weight * part.signal.of(tool)).sum();
+                for part in &parts {
+                    let scores = part.signal.scores.iter();
+                    values.iter_mut().zip(scores).for_each(|(value, score)| *value += part.weight * score);
                 }
             }
             Fusion::Rrf { k } => {

@@ -45,9 +45,20 @@ pub(crate) type Ranking = Vec<Candidate>;
 ///
 /// Linear in the number of candidates, plus sorting the `k` that are kept.
 pub(crate) fn top_k(candidates: impl Iterator<Item = Candidate>, k: usize) -> Ranking {
-    let mut ranking: Ranking = candidates.collect();
     if k == 0 {
         return Ranking::new();
+    }
+    let mut ranking = Ranking::new();
+    // The worst of `k` that are known: what is no better is passed over.
+    let mut bound: Option<Candidate> = None;
+    for candidate in candidates {
+        if bound.is_none_or(|bound| candidate.better_first(&bound).is_lt()) {
+            ranking.push(candidate);
+        }
+        if ranking.len() >= k.saturating_mul(2) {
+            bound = Some(*ranking.select_nth_unstable_by(k - 1, Candidate::better_first).1);
+            ranking.truncate(k);
+        }
     }
     if ranking.len() > k {
         ranking.select_nth_unstable_by(k - 1, Candidate::better_first);

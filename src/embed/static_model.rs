@@ -14,6 +14,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
+use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
@@ -129,14 +130,12 @@ impl StaticEmbedder {
         Ok(Self { identity: format!("static:{hex}"), dimensions: parts.dimensions, pieces, scales, rows })
     }
 
-    /// Adds a piece's vector to `sum`.
-    fn add(&self, piece: u32, sum: &mut [f32]) {
-        let row = piece as usize;
-        let scale = self.scales[row];
-        let values = &self.rows[row * self.dimensions..(row + 1) * self.dimensions];
-        for (total, &value) in sum.iter_mut().zip(values) {
-            *total += scale * f32::from(value.cast_signed());
-        }
+    /// Returns the sums of the vectors of pieces, one sum for each of `words` words, one after the other; each piece
+    /// comes with the number of its word.
+    fn sums(&self, words: usize, pieces: &[(usize, u32)]) -> Vec<f32> {
+        let mut sums = vec![0.0; words * self.dimensions];
+        Arch::new().dispatch(Sums { model: self, pieces, sums: &mut sums });
+        sums
     }
 
     /// Tells whether at least half of the letters of a text stand in words that have pieces. What is left of a text in
@@ -158,16 +157,40 @@ impl StaticEmbedder {
     }
 
     fn vector(&self, text: &str) -> Vec<f32> {
-        let mut sum = vec![0.0_f32; self.dimensions];
-        if !self.can_read(text) {
-            return sum;
+        let mut pieces = Vec::with_capacity(text.len() / 3);
+        if self.can_read(text) {
+            self.pieces.each_piece(text, |piece, _| pieces.push((0, piece)));
         }
-        self.pieces.each_piece(text, |piece, _| self.add(piece, &mut sum));
+        let mut sum = self.sums(1, &pieces);
         let length = sum.iter().map(|value| value * value).sum::<f32>().sqrt();
         if length > 0.0 {
             sum.iter_mut().for_each(|value| *value /= length);
         }
         sum
+    }
+}
+
+/// The loops of [`StaticEmbedder::sums`]: compiled once for each set of vector instructions, of which the processor's
+/// is taken.
+struct Sums<'a> {
+    model: &'a StaticEmbedder,
+    pieces: &'a [(usize, u32)],
+    sums: &'a mut [f32],
+}
+
+impl NullaryFnOnce for Sums<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let StaticEmbedder { dimensions, scales, rows, .. } = self.model;
+        for &(word, piece) in self.pieces {
+            let (row, scale) = (piece as usize * dimensions, scales[piece as usize]);
+            let sum = &mut self.sums[word * dimensions..][..*dimensions];
+            for (total, &value) in sum.iter_mut().zip(&rows[row..row + dimensions]) {
+                *total += scale * f32::from(value.cast_signed());
+            }
+        }
     }
 }
 
@@ -199,18 +222,15 @@ impl Embedder for StaticEmbedder {
         if !self.can_read(text) {
             return Some(WordVectors::default());
         }
-        let mut words = Vec::new();
-        let mut pieces = Vec::new();
+        let most = text.len() / 3;
+        let (mut words, mut pieces) = (Vec::with_capacity(most), Vec::with_capacity(most));
         self.pieces.each_piece(text, |piece, word| {
             if words.last() != Some(word) {
                 words.push(word.clone());
             }
             pieces.push((words.len() - 1, piece));
         });
-        let mut vectors = vec![0.0; words.len() * self.dimensions];
-        for (word, piece) in pieces {
-            self.add(piece, &mut vectors[word * self.dimensions..][..self.dimensions]);
-        }
+        let vectors = self.sums(words.len(), &pieces);
         Some(WordVectors { words, vectors })
     }
 }

@@ -2,9 +2,9 @@
 //! then for each word the longest piece that fits, again and again (WordPiece).
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::ops::Range;
 
+use foldhash::HashMap;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::canonical_combining_class;
 use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
@@ -99,21 +99,30 @@ fn without_mark(piece: Cow<'static, str>) -> Cow<'static, str> {
 /// does the order change.
 fn each_word(text: &str, mut each: impl FnMut(&str, &Range<usize>)) {
     let mut word = Word::default();
-    let mut letters = text.char_indices().filter(|&(_, c)| !is_noise(c)).peekable();
     let mut cluster = String::new();
-    while let Some((start, c)) = letters.next() {
-        let mut place = start..start + c.len_utf8();
-        if c.is_ascii() {
-            word.take(c, &place, &mut each);
+    let mut start = 0;
+    while start < text.len() {
+        let run = text[start..].bytes().take_while(u8::is_ascii_alphanumeric).count();
+        if run > 0 {
+            word.push_str(&text[start..start + run], start);
+            start += run;
             continue;
         }
-        cluster.clear();
-        cluster.push(c);
-        while let Some((at, mark)) = letters.next_if(|&(_, mark)| canonical_combining_class(mark) != 0) {
-            cluster.push(mark);
-            place.end = at + mark.len_utf8();
+        let mut letters = text[start..].char_indices().filter(|&(_, c)| !is_noise(c));
+        let Some((at, c)) = letters.next() else { break };
+        let mut place = start + at..start + at + c.len_utf8();
+        if c.is_ascii() {
+            word.take(c, &place, &mut each);
+        } else {
+            cluster.clear();
+            cluster.push(c);
+            for (at, mark) in letters.take_while(|&(_, mark)| canonical_combining_class(mark) != 0) {
+                cluster.push(mark);
+                place.end = start + at + mark.len_utf8();
+            }
+            cluster.nfd().for_each(|c| word.take(c, &place, &mut each));
         }
-        cluster.nfd().for_each(|c| word.take(c, &place, &mut each));
+        start = place.end;
     }
     word.end(&mut each);
 }
@@ -128,9 +137,7 @@ struct Word {
 impl Word {
     /// Reads a decomposed character, which comes from `place` in the text.
     fn take(&mut self, c: char, place: &Range<usize>, each: &mut impl FnMut(&str, &Range<usize>)) {
-        if c.is_ascii_alphanumeric() {
-            self.push([c.to_ascii_lowercase()], place);
-        } else if c.is_whitespace() {
+        if c.is_whitespace() {
             self.end(each);
         } else if is_punctuation(c) || is_han(c) {
             self.end(each);
@@ -140,6 +147,17 @@ impl Word {
             let letters = (c.general_category() != GeneralCategory::NonspacingMark).then(|| c.to_lowercase());
             self.push(letters.into_iter().flatten(), place);
         }
+    }
+
+    /// Reads letters and digits of ASCII, which stand at `start`.
+    fn push_str(&mut self, letters: &str, start: usize) {
+        if self.text.is_empty() {
+            self.place.start = start;
+        }
+        self.place.end = start + letters.len();
+        let read = self.text.len();
+        self.text.push_str(letters);
+        self.text[read..].make_ascii_lowercase();
     }
 
     fn push(&mut self, letters: impl IntoIterator<Item = char>, place: &Range<usize>) {

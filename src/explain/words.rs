@@ -4,9 +4,9 @@
 //! vector is the sum of one contribution a word, `w · tool / |Σ w|`, and the tool's vector is such a sum in turn. So
 //! the weightiest words of the request are looked for first, and only these are held against the words of the tool.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
+use foldhash::{HashMap, HashMapExt};
 use ndarray::{Array1, Array2, ArrayView1, Axis};
 
 use crate::catalog::Tool;
@@ -57,7 +57,7 @@ impl<'a> RequestWords<'a> {
 
     /// Returns what each word adds to the cosine similarity to a tool's unit vector.
     fn contributions(&self, tool: ArrayView1<'_, f32>) -> Array1<f32> {
-        self.vectors.dot(&tool) / self.length
+        products(self.vectors.view(), tool.insert_axis(Axis(0))).column(0).mapv(|product| product / self.length)
     }
 
     /// Returns the words that bring a tool nearest, the weightiest first, each with the word that it meets best.

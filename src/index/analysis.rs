@@ -6,10 +6,10 @@
 //! characters, which needs no dictionary. Words are lower-cased, stripped of Latin accents and stemmed with the
 //! English Snowball stemmer; on other languages the stemmer does little, and does it alike on both sides.
 
-use std::collections::HashSet;
 use std::iter::Peekable;
 use std::sync::LazyLock;
 
+use foldhash::HashSet;
 use serde::Serialize;
 use tantivy::tokenizer::{
     AsciiFoldingFilter, Language, LowerCaser, RemoveLongFilter, Stemmer, TextAnalyzer, Token, TokenStream, Tokenizer,

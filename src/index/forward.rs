@@ -17,19 +17,19 @@ pub(super) struct ForwardIndex {
     /// Where each tool's terms end; they begin where those of the tool before end.
     ends: Vec<usize>,
     /// Ascending within a tool.
-    keys: Vec<u64>,
+    keys: Vec<TermKey>,
     frequencies: Vec<u32>,
     fields: Vec<u8>,
 }
 
 /// The terms of one tool: key, frequency, and a bit for each field.
 #[derive(Default)]
-pub(super) struct ToolTerms(Vec<(u64, u32, u8)>);
+pub(super) struct ToolTerms(Vec<(TermKey, u32, u8)>);
 
 impl ToolTerms {
     /// Counts `term` another `frequency` times, in `field`.
     pub(super) fn add(&mut self, term: &str, frequency: u32, field: Field) {
-        self.0.push((key(term), frequency, 1 << field as u8));
+        self.0.push((TermKey::of(term), frequency, 1 << field as u8));
     }
 
     /// Puts the terms in order, each once.
@@ -58,18 +58,24 @@ impl ForwardIndex {
     }
 
     /// Returns how often a tool holds a term, and in which fields, in the order in which they are reported.
-    pub(super) fn find(&self, tool: ToolId, term: &str) -> Option<(u32, Vec<Field>)> {
+    pub(super) fn find(&self, tool: ToolId, term: TermKey) -> Option<(u32, Vec<Field>)> {
         let start = tool.index().checked_sub(1).map_or(0, |before| self.ends[before]);
-        let at = start + self.keys[start..self.ends[tool.index()]].binary_search(&key(term)).ok()?;
+        let at = start + self.keys[start..self.ends[tool.index()]].binary_search(&term).ok()?;
         let held = |field: &Field| self.fields[at] & (1 << *field as u8) != 0;
         Some((self.frequencies[at], Field::ALL.into_iter().filter(held).collect()))
     }
 }
 
-fn key(term: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    term.hash(&mut hasher);
-    hasher.finish()
+/// What a term is known by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TermKey(u64);
+
+impl TermKey {
+    pub(super) fn of(term: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        term.hash(&mut hasher);
+        Self(hasher.finish())
+    }
 }
 
 #[cfg(test)]
@@ -90,7 +96,7 @@ mod tests {
             terms.merge();
             index.push(&terms);
         }
-        let find = |tool, term| index.find(ToolId::from_index(tool), term);
+        let find = |tool, term| index.find(ToolId::from_index(tool), TermKey::of(term));
         assert_eq!(find(0, "read"), Some((10, vec![Field::Name, Field::EnumValues])));
         assert_eq!(find(0, "file"), Some((8, vec![Field::Name])));
         assert_eq!((find(1, "read"), find(1, "file"), find(2, "read")), (None, None, None));

@@ -13,12 +13,13 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use tantivy::directory::RamDirectory;
+use tantivy::postings::TermInfo;
 use tantivy::schema::{Field as IndexField, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
 use tantivy::tokenizer::{PreTokenizedString, Token};
 use tantivy::{Index, InvertedIndexReader, TERMINATED, TantivyDocument, Term};
 
 use super::analysis::{AnalyzedTerm, Analyzer, TermKind};
-use super::forward::{ForwardIndex, ToolTerms};
+use super::forward::{ForwardIndex, TermKey, ToolTerms};
 use crate::catalog::document::{Field, texts};
 use crate::catalog::{Catalog, Tool};
 use crate::error::IndexError;
@@ -103,67 +104,56 @@ impl KeywordIndex {
         Ok(Self { inverted, field, forward, norms })
     }
 
-    /// Tells `each` the index of every tool that has `term` and the term's BM25 contribution to its score, and returns
-    /// the largest contribution that the term could make to any tool; `None` where no tool has it.
+    /// Looks a term up; `None` where no tool has it.
     ///
     /// The inverse document frequency is `ln(1 + N / n)`.
-    pub(crate) fn contributions(
-        &self,
-        term: &str,
-        kind: TermKind,
-        mut each: impl FnMut(usize, f32),
-    ) -> Result<Option<f32>, IndexError> {
-        let term = Term::from_field_text(self.field, term);
-        let Some(mut postings) = self.inverted.read_block_postings(&term, IndexRecordOption::WithFreqs)? else {
+    pub(crate) fn look_up(&self, term: &str, kind: TermKind) -> Result<Option<IndexedTerm>, IndexError> {
+        let Some(info) = self.inverted.get_term_info(&Term::from_field_text(self.field, term))? else {
             return Ok(None);
         };
-        let weight = self.weight(postings.doc_freq(), kind);
+        let idf = (1.0 + self.norms.len() as f32 / info.doc_freq as f32).ln();
+        let share = if kind == TermKind::Pair { PAIR_WEIGHT } else { 1.0 };
+        Ok(Some(IndexedTerm { weight: share * idf * (K1 + 1.0), key: TermKey::of(term), info }))
+    }
+
+    /// Tells `each` the index of every tool that has the term, and the term's BM25 contribution to its score.
+    pub(crate) fn contributions(
+        &self,
+        IndexedTerm { info, weight, .. }: &IndexedTerm,
+        mut each: impl FnMut(usize, f32),
+    ) -> Result<(), IndexError> {
+        let mut postings = self.inverted.read_block_postings_from_terminfo(info, IndexRecordOption::WithFreqs)?;
         while !postings.docs().is_empty() {
             for (&doc, &frequency) in postings.docs().iter().zip(postings.freqs()) {
                 if doc == TERMINATED {
                     break;
                 }
-                each(doc as usize, contribution(weight, frequency, self.norms[doc as usize]));
+                each(doc as usize, contribution(*weight, frequency, self.norms[doc as usize]));
             }
             postings.advance();
         }
-        Ok(Some(weight))
+        Ok(())
     }
 
-    /// Returns what each of `terms` contributes to the score of one tool, and where it stands.
-    pub(crate) fn explain(&self, tool: ToolId, terms: &[(&str, TermKind)]) -> Result<Vec<TermMatch>, IndexError> {
-        let found = terms.iter().enumerate().filter_map(|(position, &(term, kind))| {
-            let (frequency, fields) = self.forward.find(tool, term)?;
-            let doc_freq = self.inverted.doc_freq(&Term::from_field_text(self.field, term));
-            Some(doc_freq.map_err(IndexError::from).map(|doc_freq| {
-                let contribution = contribution(self.weight(doc_freq, kind), frequency, self.norms[tool.index()]);
-                TermMatch { term: position, contribution, fields }
-            }))
-        });
-        found.collect()
+    /// Returns what a term contributes to the score of one tool, and where it stands; `None` where the tool has it not.
+    pub(crate) fn explain(&self, tool: ToolId, term: &IndexedTerm) -> Option<(f32, Vec<Field>)> {
+        let (frequency, fields) = self.forward.find(tool, term.key)?;
+        Some((contribution(term.weight, frequency, self.norms[tool.index()]), fields))
     }
 
     /// Returns how many terms the index tells apart.
     pub(crate) fn distinct_terms(&self) -> usize {
         self.inverted.terms().num_terms()
     }
-
-    /// The largest contribution of a term that `doc_freq` tools have.
-    fn weight(&self, doc_freq: u32, kind: TermKind) -> f32 {
-        let idf = (1.0 + self.norms.len() as f32 / doc_freq as f32).ln();
-        let share = if kind == TermKind::Pair { PAIR_WEIGHT } else { 1.0 };
-        share * idf * (K1 + 1.0)
-    }
 }
 
-/// One query term found in one tool.
-pub(crate) struct TermMatch {
-    /// Index of the term in the query's terms.
-    pub(crate) term: usize,
-    /// What it adds to the tool's BM25 score.
-    pub(crate) contribution: f32,
-    /// Where it stands.
-    pub(crate) fields: Vec<Field>,
+/// A term that the index has.
+#[derive(Debug)]
+pub(crate) struct IndexedTerm {
+    /// The largest contribution that the term could make to the score of any tool.
+    pub(crate) weight: f32,
+    key: TermKey,
+    info: TermInfo,
 }
 
 fn contribution(weight: f32, frequency: u32, norm: f32) -> f32 {
@@ -278,17 +268,19 @@ mod tests {
                 ("send mail", TermKind::Pair),
                 ("absent", TermKind::Word),
             ];
-            for (position, &(term, kind)) in terms.iter().enumerate() {
+            for (term, kind) in terms {
                 let mut scores = vec![0.0; tools.len()];
-                index.contributions(term, kind, |tool, contribution| scores[tool] += contribution).expect("scores");
+                let found = index.look_up(term, kind).expect("looks up");
+                if let Some(found) = &found {
+                    index.contributions(found, |tool, contribution| scores[tool] += contribution).expect("scores");
+                    prop_assert!(scores.iter().all(|&score| score < found.weight));
+                }
                 for (id, tool) in catalog.ids().zip(&tools) {
                     let naive = naive_score(&tools, tool, term, kind);
                     prop_assert!((f64::from(scores[id.index()]) - naive).abs() < 1e-4, "{} {}", term, naive);
-                    let explained = index.explain(id, &terms).expect("explains");
-                    let explained = explained.iter().find(|found| found.term == position);
-                    let contribution = explained.map_or(0.0, |found| found.contribution);
+                    let explained = found.as_ref().and_then(|found| index.explain(id, found));
+                    let (contribution, fields) = explained.unwrap_or_default();
                     prop_assert_eq!(contribution.to_bits(), scores[id.index()].to_bits());
-                    let fields = explained.map_or(&[][..], |found| &found.fields);
                     prop_assert_eq!(fields, naive_fields(tool, term, kind));
                 }
             }
@@ -299,6 +291,6 @@ mod tests {
     fn an_empty_catalog_has_an_index() {
         let catalog = Catalog::from_tools([]).expect("valid");
         let index = KeywordIndex::build(&catalog).expect("builds");
-        assert_eq!(index.contributions("read", TermKind::Word, |_, _| {}).expect("scores"), None);
+        assert!(index.look_up("read", TermKind::Word).expect("looks up").is_none());
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use analysis::TermKind;
-pub(crate) use keyword::KeywordIndex;
+pub(crate) use keyword::{IndexedTerm, KeywordIndex};
 pub(crate) use vectors::{Vectors, products};
 
 use crate::catalog::Catalog;

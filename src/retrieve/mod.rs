@@ -10,7 +10,7 @@ mod terms;
 
 pub(crate) use keyword::keyword;
 pub(crate) use semantic::semantic;
-pub(crate) use terms::{QueryTerm, query_terms};
+pub(crate) use terms::{FoundTerm, query_terms};
 
 use crate::eligibility::Eligibility;
 use crate::ranking::{Candidate, ToolId};
@@ -33,12 +33,16 @@ impl Signal {
 
     /// Returns the place of `tool` among the eligible tools, from 1; `None` where it does not match.
     pub(crate) fn rank(&self, tool: ToolId, eligibility: &Eligibility) -> Option<usize> {
-        let candidate = |tool: ToolId| Candidate { tool, score: self.of(tool) };
-        let own = candidate(tool);
-        (own.score > self.floor).then(|| {
-            let before = |other: &ToolId| candidate(*other).better_first(&own).is_lt();
-            1 + eligibility.admitted().filter(before).count()
-        })
+        let own = self.of(tool);
+        let (before, behind) = self.scores.split_at(tool.index());
+        let (admitted_before, admitted_behind) = eligibility.flags().split_at(tool.index());
+        let count = |scores: &[f32], admitted: &[bool], is_better: fn(f32, f32) -> bool| {
+            scores.iter().zip(admitted).filter(|&(&score, &admitted)| admitted & is_better(score, own)).count()
+        };
+        // Of equal tools the earlier one comes first.
+        let better = count(before, admitted_before, |score, own| score >= own)
+            + count(behind, admitted_behind, |score, own| score > own);
+        (own > self.floor).then_some(1 + better)
     }
 
     /// Returns the eligible tools that match, in registration order.

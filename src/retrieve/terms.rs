@@ -1,9 +1,10 @@
 //! From a request to the terms that are looked up.
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 
-use crate::index::TermKind;
+use crate::error::IndexError;
 use crate::index::analysis::{AnalyzedTerm, Analyzer, is_stop_word};
+use crate::index::{IndexedTerm, KeywordIndex, TermKind};
 use crate::query::MAX_SENTENCES;
 
 /// One term of a request.
@@ -19,6 +20,24 @@ pub(crate) struct QueryTerm {
 }
 
 const _: () = assert!(MAX_SENTENCES <= u32::BITS as usize, "a sentence has a bit");
+
+/// One term of a request that the index has.
+#[derive(Debug)]
+pub(crate) struct FoundTerm {
+    pub(crate) query: QueryTerm,
+    pub(crate) indexed: IndexedTerm,
+}
+
+impl FoundTerm {
+    /// Looks up the terms of a request and leaves out those that no tool has.
+    pub(super) fn all(index: &KeywordIndex, terms: Vec<QueryTerm>) -> Result<Vec<Self>, IndexError> {
+        let found = terms.into_iter().filter_map(|query| {
+            let indexed = index.look_up(&query.term, query.kind).transpose()?;
+            Some(indexed.map(|indexed| Self { query, indexed }))
+        });
+        found.collect()
+    }
+}
 
 impl QueryTerm {
     /// Returns the numbers of the sentences that have the term, in order.
