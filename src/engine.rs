@@ -157,8 +157,12 @@ impl Engine {
         let below_threshold = request.eligibility.admitted_count() - basis.errors().len() - candidates.len();
         trace.min_score(&basis);
         trace.skipped(Stage::Rerank, "no reranker is set");
-        let limits =
-            Cut { max_candidates: options.max_candidates, max_per_source: options.max_per_source, must: &musts };
+        let limits = Cut {
+            max_candidates: options.max_candidates,
+            max_per_source: options.max_per_source,
+            trusted_sources: &options.trusted_sources,
+            must: &musts,
+        };
         let ranking: Ranking = top_k(candidates.into_iter(), depth(options, musts.len()));
         let kept = cut(&ranking, &index.catalog, &limits);
         trace.ran(Stage::Select);

@@ -63,7 +63,7 @@ pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
 pub use error::{CatalogError, CatalogFault, EmbedError, IndexError, PickError, ScorerError};
 pub use fuse::{DEFAULT_RRF_K, Fusion, Mode};
 pub use index::{IndexStats, TermKind};
-pub use options::PickOptions;
+pub use options::{PickOptions, UNTRUSTED_MAX_PER_SOURCE};
 pub use query::{MAX_QUERY_BYTES, Query};
 pub use ranking::ToolId;
 pub use schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};

@@ -14,6 +14,9 @@ use crate::query::Query;
 use crate::ranking::ToolId;
 use crate::scorer::Scorer;
 
+/// The [`PickOptions::max_per_source`] of a server, whose catalog may hold tools of sources that nobody vouches for.
+pub const UNTRUSTED_MAX_PER_SOURCE: usize = 1;
+
 /// How tools are picked. Sources match by exact name; tools are named by id, `source/name`, name or alias.
 #[derive(Clone)]
 pub struct PickOptions {
@@ -51,8 +54,11 @@ pub struct PickOptions {
     pub always_include: Vec<String>,
     /// Tools that may not be seen; a name that several tools share excludes all of them.
     pub exclude: Vec<String>,
-    /// The most tools of one source.
+    /// The most tools of one source, unless it is trusted. [`UNTRUSTED_MAX_PER_SOURCE`] suits a catalog that strangers
+    /// add to.
     pub max_per_source: Option<usize>,
+    /// Sources that `max_per_source` does not limit, such as the operator's own.
+    pub trusted_sources: BTreeSet<String>,
 }
 
 impl Default for PickOptions {
@@ -76,6 +82,7 @@ impl Default for PickOptions {
             always_include: Vec::new(),
             exclude: Vec::new(),
             max_per_source: None,
+            trusted_sources: BTreeSet::new(),
         }
     }
 }

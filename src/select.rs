@@ -11,6 +11,8 @@ pub(crate) struct Cut<'a> {
     pub(crate) max_candidates: usize,
     /// The most tools of one source; tools that must stay count, and stay anyway.
     pub(crate) max_per_source: Option<usize>,
+    /// Sources whose tools are not counted.
+    pub(crate) trusted_sources: &'a BTreeSet<String>,
     /// Tools that stay whatever their score.
     pub(crate) must: &'a BTreeSet<ToolId>,
 }
@@ -30,7 +32,11 @@ pub(crate) struct Kept {
 pub(crate) fn cut(ranking: &[Candidate], catalog: &Catalog, cut: &Cut<'_>) -> Kept {
     let mut per_source: HashMap<Option<&str>, usize> = HashMap::new();
     let mut take = |tool: ToolId| {
-        let taken = per_source.entry(catalog.tool(tool).source.as_deref()).or_default();
+        let source = catalog.tool(tool).source.as_deref();
+        if source.is_some_and(|source| cut.trusted_sources.contains(source)) {
+            return 0;
+        }
+        let taken = per_source.entry(source).or_default();
         *taken += 1;
         *taken
     };
@@ -66,7 +72,7 @@ mod tests {
         max_per_source: Option<usize>,
         must: &[usize],
     ) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
-        let tools = ["a", "a", "a", "b", "c"].iter().enumerate().map(|(i, source)| {
+        let tools = ["a", "a", "a", "b", "b"].iter().enumerate().map(|(i, source)| {
             let mut tool = Tool::new(format!("t{i}"), "");
             tool.source = Some((*source).into());
             tool.id = tool.qualified_name();
@@ -75,7 +81,8 @@ mod tests {
         let catalog = Catalog::from_tools(tools).expect("valid");
         let ranking: Ranking = catalog.ids().map(|tool| Candidate { tool, score: 5.0 - tool.index() as f32 }).collect();
         let must = must.iter().map(|&index| ToolId::from_index(index)).collect();
-        let kept = cut(&ranking, &catalog, &Cut { max_candidates, max_per_source, must: &must });
+        let trusted_sources = &["b".to_owned()].into();
+        let kept = cut(&ranking, &catalog, &Cut { max_candidates, max_per_source, trusted_sources, must: &must });
         let index = |ids: Vec<ToolId>| ids.into_iter().map(ToolId::index).collect();
         (kept.picks.iter().map(|c| c.tool.index()).collect(), index(kept.over_source), index(kept.over_cutoff))
     }

@@ -1,5 +1,7 @@
 //! The document that a tool becomes: what the keyword index and the embedding model read of it.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -124,8 +126,8 @@ pub(crate) struct EmbeddingText {
 }
 
 impl EmbeddingText {
-    /// Puts the text together; `split` cuts identifiers into words.
-    pub(crate) fn new(tool: &Tool, split: impl Fn(&str) -> String) -> Self {
+    /// Puts the text together; `split` cuts identifiers into words, and `read` says what is read of prose.
+    pub(crate) fn new(tool: &Tool, split: fn(&str) -> String, read: fn(&str) -> Cow<'_, str>) -> Self {
         let mut text = Self::default();
         text.add("", &split(&tool.name), Field::Name);
         let described = !tool.description.trim().is_empty();
@@ -133,7 +135,7 @@ impl EmbeddingText {
             let part = bounded(part);
             match field {
                 Field::Title | Field::Aliases => text.add(", ", &split(part), field),
-                Field::Description if described => text.add(": ", part, field),
+                Field::Description if described => text.add(": ", &read(part), field),
                 Field::Tags if !described => text.add(", ", part, field),
                 _ => {}
             }
@@ -168,14 +170,15 @@ mod tests {
         tool.title = Some("File reader".to_owned());
         tool.tags = vec!["disk".to_owned(), "io".to_owned()];
         let split = |name: &str| name.replace("File", " File");
+        let new = |tool: &Tool| EmbeddingText::new(tool, split, |text| Cow::Borrowed(text));
         let field_of = |text: &EmbeddingText, part: &str| text.field_at(text.text.find(part).expect("it is there"));
-        let text = EmbeddingText::new(&tool, split);
+        let text = new(&tool);
         assert_eq!(text.text, "read File,  File reader: Reads files.");
         let fields = ["read F", "File,", "reader", "Reads", "."].map(|part| field_of(&text, part));
         let [name, title, description] = [Field::Name, Field::Title, Field::Description];
         assert_eq!(fields, [name, name, title, description, description]);
         tool.description.clear();
-        let text = EmbeddingText::new(&tool, split);
+        let text = new(&tool);
         assert_eq!(text.text, "read File,  File reader, disk, io");
         assert_eq!(["disk", "io"].map(|part| field_of(&text, part)), [Field::Tags; 2]);
     }

@@ -95,6 +95,12 @@ pub(super) struct EligibilityArgs {
     /// A source that is not allowed; may be repeated.
     #[arg(long = "deny-source", value_name = "SOURCE")]
     deny_sources: Vec<String>,
+    /// The most tools of one source, unless it is trusted.
+    #[arg(long, value_name = "N")]
+    max_per_source: Option<usize>,
+    /// A source that --max-per-source does not limit; may be repeated.
+    #[arg(long = "trust-source", value_name = "SOURCE")]
+    trusted_sources: Vec<String>,
 }
 
 impl EligibilityArgs {
@@ -106,6 +112,8 @@ impl EligibilityArgs {
         options.max_cost = self.max_cost;
         options.allow_sources.extend(self.allow_sources);
         options.deny_sources.extend(self.deny_sources);
+        options.max_per_source = self.max_per_source;
+        options.trusted_sources.extend(self.trusted_sources);
     }
 }
 

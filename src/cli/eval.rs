@@ -2,6 +2,7 @@
 
 mod asking;
 mod plan;
+mod poison;
 mod tables;
 
 use std::collections::BTreeSet;
@@ -15,6 +16,7 @@ use serde::Serialize;
 
 use self::asking::{Answers, Doubts, pick_all};
 use self::plan::{Configuration, Plan};
+use self::poison::{Poison, PoisonReport};
 use super::args::{EligibilityArgs, RankingArgs};
 use super::report::{Page, PageSet, Side};
 use super::{output, signals};
@@ -64,10 +66,15 @@ pub(super) struct EvalCommand {
     /// name with those of the same model by other modes, and where it is another, with the static model.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Ask a seeded sample of 200 requests of each set with hostile tools in the catalog, and report what they change.
+    /// The set's own sources are trusted; no other has more than one tool unless --max-per-source says so.
+    #[arg(long, value_enum, value_name = "KIND",
+        conflicts_with_all = ["run_out", "signals_out", "abstention", "report", "compare"])]
+    poison: Option<Poison>,
     /// Compare with the runs in DIR, by a paired randomisation test.
     #[arg(long, value_name = "DIR")]
     compare: Option<PathBuf>,
-    /// Seed of the randomisation test.
+    /// Seed of the randomisation test, and of the sample of --poison.
     #[arg(long, value_name = "N", default_value_t = CompareOptions::default().seed)]
     seed: u64,
     /// Print JSON.
@@ -127,6 +134,9 @@ impl EvalCommand {
             check_writable(page)?;
         }
         let options = self.options();
+        if let Some(poison) = self.poison {
+            return self.poison(poison, &sets, &options);
+        }
         let plan = match self.report {
             Some(_) => Plan::comparison(&self.ranking, &options)?,
             None => Plan::subject_alone(&self.ranking, &options)?,
@@ -201,6 +211,20 @@ impl EvalCommand {
             report.abstention = doubts.as_ref().and_then(|doubts| Abstention::new(&doubts.with, &doubts.without));
         }
         Ok(Evaluated { name: set.name.clone(), queries, qrels, outcomes, doubts })
+    }
+
+    /// Reports what hostile tools change.
+    fn poison(&self, poison: Poison, sets: &[Set], options: &PickOptions) -> anyhow::Result<()> {
+        let model = self.ranking.open_model()?;
+        let poisoned = sets.iter().map(|set| {
+            let (queries, qrels) = (QuerySet::read(&set.queries)?, Qrels::read(&set.qrels)?);
+            let catalog = Catalog::open(&set.catalog)?;
+            let asked = (&queries, &qrels);
+            poison::poisoned(set.name.clone(), poison, &model, &catalog, asked, options, self.seed)
+                .with_context(|| format!("cannot poison the set {}", set.name))
+        });
+        let report = PoisonReport::new(poison, options, poisoned.collect::<anyhow::Result<_>>()?);
+        if self.json { output::json(&report) } else { output::answer(report.table()) }
     }
 
     fn sets(&self) -> anyhow::Result<Vec<Set>> {

@@ -29,9 +29,6 @@ pub(super) struct PickCommand {
     /// The least score of a picked tool, 0 to 1.
     #[arg(long, value_name = "SCORE", default_value_t = 0.05)]
     min_score: f32,
-    /// The most tools of one source.
-    #[arg(long, value_name = "N")]
-    max_per_source: Option<usize>,
     /// A tool that is picked whatever its score; may be repeated.
     #[arg(long = "always-include", value_name = "TOOL")]
     always_include: Vec<String>,
@@ -67,7 +64,6 @@ impl PickCommand {
         let mut options = PickOptions {
             max_candidates: self.max_candidates,
             min_score: self.min_score,
-            max_per_source: self.max_per_source,
             always_include: self.always_include,
             exclude: self.exclude,
             timeout: self.timeout_ms.map(Duration::from_millis),

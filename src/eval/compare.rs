@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::random::SplitMix64;
 use super::{EvalError, Measure, PerQuery};
 
 /// Up to this many differing pairs every assignment of signs is tried: 4,096 of them.
@@ -160,7 +161,7 @@ fn exact_p(differences: &[f64]) -> f64 {
 /// The estimate of the same share from random assignments, the observed one included.
 fn sampled_p(differences: &[f64], options: CompareOptions) -> f64 {
     let threshold = threshold(differences);
-    let mut random = SplitMix64 { state: options.seed };
+    let mut random = SplitMix64::new(options.seed);
     let mut reached = 0_u32;
     for _ in 0..options.permutations {
         let blocks = differences.chunks(64);
@@ -174,23 +175,6 @@ fn sampled_p(differences: &[f64], options: CompareOptions) -> f64 {
 fn signed_sum(values: &[f64], signs: u64) -> f64 {
     let signed = values.iter().enumerate();
     signed.map(|(bit, value)| if signs >> bit & 1 == 1 { -value } else { *value }).sum()
-}
-
-/// The SplitMix64 generator of Steele, Lea and Flood, *Fast splittable pseudorandom number generators*,
-/// OOPSLA 2014, with the constants of Vigna's public-domain `splitmix64.c`. Ample for coin tosses, and
-/// small enough that a p-value will not change with a dependency.
-struct SplitMix64 {
-    state: u64,
-}
-
-impl SplitMix64 {
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
 }
 
 #[cfg(test)]
@@ -290,13 +274,6 @@ mod tests {
         let other = evaluate(&Run::default(), &qrels, &["R@1".parse().expect("a known measure")]);
         let nothing = compare(&scores(&[1]), &other, CompareOptions::default());
         assert!(matches!(nothing, Err(EvalError::NothingInCommon { queries: 1, measures: 0 })));
-    }
-
-    #[test]
-    fn the_generator_is_splitmix64() {
-        let mut random = SplitMix64 { state: 1_234_567 };
-        let published = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
-        assert_eq!([random.next(), random.next(), random.next()], published);
     }
 
     proptest! {

@@ -26,6 +26,7 @@ mod files;
 mod measure;
 mod qrels;
 mod queries;
+mod random;
 mod report;
 mod run;
 
@@ -43,5 +44,7 @@ pub(crate) use files::{check_writable, write_atomically};
 pub use measure::{Measure, MeasureKind};
 pub use qrels::{Judgments, Qrels};
 pub use queries::{EvalQuery, QuerySet};
+#[cfg(feature = "cli")]
+pub(crate) use random::SplitMix64;
 pub use report::{ConfigurationReport, EvalReport, Latency, REPORT_VERSION, SetReport};
 pub use run::{Run, RunEntry};

@@ -9,6 +9,7 @@
 //! Scoring visits every posting of every query term instead of pruning to a top k. For catalogs of this size that
 //! is as fast, it gives each tool's exact score to the fusion, and a narrow role costs nothing extra.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -20,6 +21,7 @@ use tantivy::{Index, InvertedIndexReader, TERMINATED, TantivyDocument, Term};
 
 use super::analysis::{AnalyzedTerm, Analyzer, TermKind};
 use super::forward::{ForwardIndex, TermKey, ToolTerms};
+use super::praise::without_praise;
 use crate::catalog::document::{Field, texts};
 use crate::catalog::{Catalog, Tool};
 use crate::error::IndexError;
@@ -175,7 +177,7 @@ struct Analysis {
 fn analyse(tool: &Tool, analyzer: &mut Analyzer) -> Analysis {
     let mut analysis = Analysis::default();
     for (field, text) in texts(tool) {
-        analyzer.terms(text, |AnalyzedTerm { term, kind, .. }| {
+        analyzer.terms(&read(field, text), |AnalyzedTerm { term, kind, .. }| {
             let repeats = term_repeats(field, kind);
             analysis.length += term_length(field, kind);
             if repeats > 0 {
@@ -187,6 +189,14 @@ fn analyse(tool: &Tool, analyzer: &mut Analyzer) -> Analysis {
     }
     analysis.terms.merge();
     analysis
+}
+
+/// What is read of a field: all of it, but for the praise in prose.
+fn read(field: Field, text: &str) -> Cow<'_, str> {
+    match field {
+        Field::Description | Field::ParameterDescriptions => without_praise(text),
+        _ => Cow::Borrowed(text),
+    }
 }
 
 #[cfg(test)]

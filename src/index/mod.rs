@@ -3,6 +3,7 @@
 pub(crate) mod analysis;
 mod forward;
 mod keyword;
+mod praise;
 mod vectors;
 
 use std::fmt;

@@ -7,6 +7,7 @@ use pulp::{Arch, NullaryFnOnce};
 
 use super::Progress;
 use super::analysis::split_identifier;
+use super::praise::without_praise;
 use crate::catalog::document::EmbeddingText;
 use crate::catalog::{Catalog, Tool};
 use crate::embed::{CacheStatus, Embedder, Role, VectorCache};
@@ -66,7 +67,7 @@ impl Vectors {
 
     /// Returns the text that is embedded of a tool.
     pub(crate) fn text(tool: &Tool) -> EmbeddingText {
-        EmbeddingText::new(tool, split_identifier)
+        EmbeddingText::new(tool, split_identifier, without_praise)
     }
 
     /// Embeds a request and each of its sentences, where it has several: one vector a row, the whole request's first.

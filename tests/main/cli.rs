@@ -163,6 +163,11 @@ fn grants_and_limits_reach_the_engine() {
     let spread = picked(&["create an issue", "--max-per-source", "1", "--min-score", "0", "-k", "6"]);
     let sources: BTreeSet<&str> = spread.iter().filter_map(|id| id.split('/').next()).collect();
     assert_eq!((spread.len(), sources.len()), (6, 6), "{spread:?}");
+    let of_mail = |more: &[&str]| {
+        let arguments = ["send and search mail", "--max-per-source", "1", "--min-score", "0", "-k", "6"];
+        picked(&[&arguments, more].concat()).iter().filter(|id| id.starts_with("mail/")).count()
+    };
+    assert!(of_mail(&[]) == 1 && of_mail(&["--trust-source", "mail"]) > 1, "a trusted source has no limit");
 }
 
 #[test]

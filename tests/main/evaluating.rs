@@ -9,12 +9,17 @@ use serde_json::Value;
 use crate::cli::{WORKPLACE, answer, json, refusal};
 use crate::support::fixture;
 
-/// The least nDCG@10 of the keyword ranking on the fixture catalog: what it reached when this was last set (0.4826),
-/// less 0.01. Raise it when the ranking gets better; never lower it to make a change pass.
-const KEYWORD_NDCG_FLOOR: f64 = 0.4726;
+/// The least nDCG@10 by catalog and mode: what was reached when this was last set, less 0.01. Hybrid, with the static
+/// model, is the default. Raise them when the ranking gets better; never lower them to make a change pass.
+const NDCG_FLOORS: [(&str, &str, f64); 4] = [
+    (WORKPLACE, "keyword", 0.4726),
+    (WORKPLACE, "hybrid", 0.5715),
+    (MULTILINGUAL, "keyword", 0.4944),
+    (MULTILINGUAL, "hybrid", 0.4721),
+];
 
-/// The same of the default, which is hybrid with the static model (0.5775 when this was last set).
-const HYBRID_NDCG_FLOOR: f64 = 0.5675;
+/// Requests in several languages, with emoji and code, of one word and of thousands.
+const MULTILINGUAL: &str = "fixtures/catalogs/multilingual";
 
 /// `eval` on the fixture catalog as one folder.
 fn eval(more: &[&str]) -> Value {
@@ -61,11 +66,34 @@ fn the_standard_measures_do_not_depend_on_k() {
 
 #[test]
 fn the_rankings_are_as_good_as_they_were() {
-    for (mode, floor) in [("keyword", KEYWORD_NDCG_FLOOR), ("hybrid", HYBRID_NDCG_FLOOR)] {
-        let ndcg = eval(&["--mode", mode])["mean"]["nDCG@10"].as_f64().expect("it is a number");
-        assert!(ndcg >= floor, "nDCG@10 by {mode} on the fixture catalog fell to {ndcg:.4}; the floor is {floor}");
+    for (set, mode, floor) in NDCG_FLOORS {
+        let ndcg = json(&["eval", set, "--mode", mode, "--json"])["mean"]["nDCG@10"].as_f64().expect("it is a number");
+        assert!(ndcg >= floor, "nDCG@10 by {mode} on {set} fell to {ndcg:.4}; the floor is {floor}");
     }
     assert_eq!(eval(&[])["mean"], eval(&["--mode", "hybrid", "--model", "static"])["mean"]);
+}
+
+#[test]
+fn poison_is_measured_and_a_sample_has_a_seed() {
+    let poison = |kind: &str, more: &[&str]| {
+        let set = fixture("formats/layout");
+        json(&[&["eval", set.to_str().expect("it is UTF-8"), "--poison", kind, "--json"], more].concat())
+    };
+    let copied = poison("copy", &[]);
+    assert_eq!((&copied["poison"], &copied["max_per_source"]), (&"copy".into(), &1.into()));
+    let set = &copied["sets"][0];
+    assert_eq!((&set["set"], &set["requests"]), (&"layout".into(), &3.into()), "those that have an answer");
+    // Of three tools and one hostile one, ten places have room for all.
+    assert_eq!((&set["clean_recall"], &set["poisoned_recall"]), (&1.0.into(), &1.0.into()));
+    assert_eq!((&set["hostile_first"], &set["first_changed"]), (&1.0.into(), &1.0.into()), "a copy fits best");
+    assert_eq!(poison("copy", &[]), copied);
+    assert_eq!(poison("copy", &["--max-per-source", "3"])["max_per_source"], 3);
+    let praised = poison("praise", &[]);
+    assert_eq!(praised["sets"][0]["first_changed"], 0.0, "praise is not read");
+    let table = answer(&["eval", "fixtures/formats/layout", "--poison", "repeat"]);
+    assert!(table.contains("hostile first") && table.contains("layout") && table.contains("mean"), "{table}");
+    let error = refusal(&["eval", "fixtures/formats/layout", "--poison", "copy", "--abstention"]);
+    assert!(error.contains("--abstention"), "{error}");
 }
 
 /// The shape and the values of an array in NumPy's format.

@@ -80,7 +80,7 @@ fn figure(value: Option<&f64>) -> String {
 }
 
 /// Figures stand to the right, names to the left.
-fn align(table: &mut Table) -> String {
+pub(super) fn align(table: &mut Table) -> String {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
