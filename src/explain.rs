@@ -361,7 +361,10 @@ fn matched_words(evidence: &KeywordEvidence) -> Option<String> {
 /// `: "smaller" is close to "resize" in its name`, with the weightiest words first and without those that match as
 /// keywords; nothing where no two words are close.
 fn near_words<'a>(words: impl Iterator<Item = &'a WordEvidence>, keyword: Option<&KeywordEvidence>) -> String {
-    let same = |a: &str, b: &str| a.chars().flat_map(char::to_lowercase).eq(b.chars().flat_map(char::to_lowercase));
+    let same = |a: &str, b: &str| {
+        let lower = |text: &str| text.chars().flat_map(char::to_lowercase).collect::<String>();
+        if a.is_ascii() && b.is_ascii() { a.eq_ignore_ascii_case(b) } else { lower(a) == lower(b) }
+    };
     let matched = |word: &str| keyword.is_some_and(|keyword| keyword.terms.iter().any(|term| same(&term.word, word)));
     let close = words.filter(|near| near.similarity >= CLOSE && !matched(&near.word));
     let pairs = close.take(QUOTED_PAIRS).map(|WordEvidence { word, meets, field, .. }| {

@@ -52,9 +52,11 @@ impl QueryTerm {
 /// Stop words are dropped, unless there is nothing else; so are addresses and opaque codes, whose parts would
 /// match by accident.
 pub(crate) fn query_terms(sentences: &[&str]) -> Vec<QueryTerm> {
-    let mut terms: Vec<QueryTerm> = Vec::new();
-    let mut telling = Vec::new();
-    let mut places: HashMap<String, usize> = HashMap::new();
+    // A word and the pair that it ends, every seven letters.
+    let most = sentences.iter().map(|text| text.len()).sum::<usize>() / 3;
+    let mut terms: Vec<QueryTerm> = Vec::with_capacity(most);
+    let mut telling = Vec::with_capacity(most);
+    let mut places: HashMap<String, usize> = HashMap::with_capacity(most);
     let mut analyzer = Analyzer::new();
     for (sentence, text) in sentences.iter().enumerate() {
         let text = without_opaque_words(text);
