@@ -1,5 +1,5 @@
 //! What is measured: building an engine and picking, by keyword and with the static model (the default), picking for
-//! a role that may see ten tools, embedding a request and 1,000 tools, and by how much a pick overruns its deadline.
+//! a role that may see ten tools, resolving a name, embedding a request and 1,000 tools, and by how much a pick overruns its deadline.
 //!
 //! On what: catalogs of 100, 1,000 and 10,000 tools made from a fixed seed. Words follow Zipf's law, as they do in
 //! prose, so that posting lists have realistic lengths; each tool has a name of its own, a description of about 15
@@ -15,14 +15,15 @@
 //! times compare: the pool of rten is kept at one thread by its variable, for which the program starts itself anew.
 
 use std::env;
+use std::hint::black_box;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group};
 use picktools::{
-    Catalog, Embedder, Engine, IndexError, PickOptions, Query, Role, Score, ScoreFuture, Scorer, Stage, StaticEmbedder,
-    Tool,
+    Catalog, Embedder, Engine, IndexError, NameTable, PickOptions, Query, Resolution, Role, Score, ScoreFuture, Scorer,
+    Stage, StaticEmbedder, Tool,
 };
 use serde_json::json;
 
@@ -138,6 +139,18 @@ fn pick(criterion: &mut Criterion) {
 /// The name of the tool in the middle, which a pick must find.
 fn named_tool(engine: &Engine) -> &str {
     &engine.catalog().tools()[engine.catalog().len() / 2].name
+}
+
+/// A name as it is written, and one in another writing.
+fn resolve(criterion: &mut Criterion) {
+    let catalog = catalog(10_000, false);
+    let table = NameTable::new(&catalog);
+    let name = &catalog.tools()[5_000].name;
+    let mut group = criterion.benchmark_group("resolve");
+    for (writing, name) in [("name", name.clone()), ("other_writing", name.replace('_', "-").to_uppercase())] {
+        assert!(matches!(table.resolve(&name), Resolution::Tool(found) if found.tool.index() == 5_000));
+        group.bench_function(writing, |bencher| bencher.iter(|| table.resolve(black_box(&name))));
+    }
 }
 
 /// The models that are there, by name.
@@ -260,7 +273,7 @@ fn deadline(criterion: &mut Criterion) {
     assert!(worst < Duration::from_millis(50), "a pick overran its deadline by {worst:?}");
 }
 
-criterion_group!(benches, build, pick, embed, deadline);
+criterion_group!(benches, build, pick, resolve, embed, deadline);
 
 /// The variable that sizes the pool of rten, which is read once a process.
 const RTEN_THREADS: &str = "RTEN_NUM_THREADS";

@@ -63,6 +63,7 @@ pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
 pub use error::{CatalogError, CatalogFault, EmbedError, IndexError, PickError, ScorerError};
 pub use fuse::{DEFAULT_RRF_K, Fusion, Mode};
 pub use index::{IndexStats, TermKind};
+pub use names::{NameTable, Resolution, Resolved, ResolvedVia};
 pub use options::{PickOptions, UNTRUSTED_MAX_PER_SOURCE};
 pub use query::{MAX_QUERY_BYTES, Query};
 pub use ranking::ToolId;

@@ -200,8 +200,11 @@ fn mode(index: &Index, options: &PickOptions) -> Result<Mode, PickError> {
 /// The tools that an option's name means: one, or several that share it.
 fn tools(index: &Index, option: &'static str, name: &str) -> Result<Vec<ToolId>, PickError> {
     match index.names.resolve(name) {
-        Resolution::Tool(tool) => Ok(vec![tool]),
+        Resolution::Tool(resolved) => Ok(vec![resolved.tool]),
         Resolution::Ambiguous(tools) => Ok(tools),
-        Resolution::Unknown { suggestion } => Err(PickError::UnknownTool { option, name: name.to_owned(), suggestion }),
+        Resolution::Unknown { suggestions } => {
+            let suggestion = suggestions.into_iter().next();
+            Err(PickError::UnknownTool { option, name: name.to_owned(), suggestion })
+        }
     }
 }

@@ -11,6 +11,7 @@ mod models;
 mod output;
 mod pick;
 mod report;
+mod resolve;
 mod signals;
 
 use std::io::{self, IsTerminal};
@@ -32,6 +33,8 @@ enum Command {
     Pick(pick::PickCommand),
     /// Index a catalog and tell what the index holds; this fills the embedding cache of a model that needs one.
     Index(index::IndexCommand),
+    /// Tell which tools names mean: by name or alias, also in another writing.
+    Resolve(resolve::ResolveCommand),
     /// Measure ranking quality and latency on queries with known answers.
     Eval(eval::EvalCommand),
     /// List the embedding models that --model takes, and fetch them.
@@ -43,15 +46,17 @@ enum Command {
 /// Runs the program on the process's arguments.
 pub fn main() -> ExitCode {
     init_logging();
+    let done = |()| ExitCode::SUCCESS;
     let result = match Cli::parse().command {
-        Command::Pick(command) => command.run(),
-        Command::Index(command) => command.run(),
-        Command::Eval(command) => command.run(),
-        Command::Models(command) => command.run(),
-        Command::Completions(command) => command.run(Cli::command()),
+        Command::Pick(command) => command.run().map(done),
+        Command::Resolve(command) => command.run(),
+        Command::Index(command) => command.run().map(done),
+        Command::Eval(command) => command.run().map(done),
+        Command::Models(command) => command.run().map(done),
+        Command::Completions(command) => command.run(Cli::command()).map(done),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             output::error(&error);

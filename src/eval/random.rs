@@ -27,7 +27,7 @@ impl SplitMix64 {
     /// If there are none.
     #[cfg(feature = "cli")]
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        let scaled = u128::from(self.next()) * bound as u128 >> 64;
+        let scaled = (u128::from(self.next()) * bound as u128) >> 64;
         usize::try_from(scaled).ok().filter(|number| *number < bound).expect("there is a number below the bound")
     }
 

@@ -1,29 +1,68 @@
 //! Names: which tool a word means, and which tools a request names outright.
 //!
-//! Built once for a catalog; each look-up is one hash probe. Canonical names, qualified names (`source/name`) and
+//! Built once for a catalog; each look-up is one or two hash probes. Canonical names, qualified names (`source/name`) and
 //! ids mean their tool; an alias means the tool that has it. Names win over aliases, which the catalog's reader
-//! guarantees by refusing an alias that is another tool's name.
+//! guarantees by refusing an alias that is another tool's name. A name that nobody has is looked up once more without
+//! case and separators, so that `readFile` and `READ-FILE` mean `read_file`.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
+
+use foldhash::{HashMap, HashMapExt};
+use serde::Serialize;
 
 use crate::catalog::Catalog;
 use crate::ranking::ToolId;
 
-/// How far off a word may be to count as a misspelt name, as Jaro–Winkler similarity (0..1).
+/// How far off a word may be to count as a misspelt name, 0..1.
 const SUGGESTION_SIMILARITY: f64 = 0.8;
+/// The most suggestions for a name that nobody has.
+const MAX_SUGGESTIONS: usize = 3;
 
 /// From names to tools.
 #[derive(Debug)]
-pub(crate) struct NameTable {
+pub struct NameTable {
     /// Several tools under one name come from different sources, in registration order.
-    tools: HashMap<String, Vec<ToolId>>,
+    tools: HashMap<String, Vec<Resolved>>,
+    /// The same without case and separators.
+    normalised: HashMap<String, Vec<Resolved>>,
 }
 
 /// What a name means.
-pub(crate) enum Resolution {
-    Tool(ToolId),
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resolution {
+    /// One tool.
+    Tool(Resolved),
+    /// Several tools, of different sources or with different writings of the name, in registration order.
     Ambiguous(Vec<ToolId>),
-    Unknown { suggestion: Option<String> },
+    /// None.
+    Unknown {
+        /// The nearest names that there are, best first.
+        suggestions: Vec<String>,
+    },
+}
+
+/// A tool, and how a name led to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resolved {
+    /// The tool.
+    pub tool: ToolId,
+    /// What the name is.
+    pub via: ResolvedVia,
+    /// Whether it is an alias that shall no longer be used.
+    pub deprecated: bool,
+}
+
+/// How a name led to a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ResolvedVia {
+    /// It is the tool's name, qualified name or id.
+    Name,
+    /// It is an alias.
+    Alias,
+    /// It is a name or an alias in another writing.
+    Normalised,
 }
 
 /// A tool that a request names outright, and the name it uses.
@@ -34,44 +73,74 @@ pub(crate) struct Mention {
 }
 
 impl NameTable {
-    pub(crate) fn new(catalog: &Catalog) -> Self {
-        let mut tools: HashMap<String, Vec<ToolId>> = HashMap::with_capacity(catalog.len() * 2);
-        let mut add = |name: String, id: ToolId| {
+    /// Collects the names of a catalog.
+    pub fn new(catalog: &Catalog) -> Self {
+        let mut tools: HashMap<String, Vec<Resolved>> = HashMap::with_capacity(catalog.len() * 2);
+        let mut add = |name: String, resolved: Resolved| {
             let owners = tools.entry(name).or_default();
-            if !owners.contains(&id) {
-                owners.push(id);
+            if owners.iter().all(|owner| owner.tool != resolved.tool) {
+                owners.push(resolved);
             }
         };
         for (id, tool) in catalog.ids().zip(catalog.tools()) {
-            add(tool.name.clone(), id);
-            add(tool.qualified_name(), id);
+            let named = Resolved { tool: id, via: ResolvedVia::Name, deprecated: false };
+            add(tool.name.clone(), named);
+            add(tool.qualified_name(), named);
             for alias in &tool.aliases {
-                add(alias.name.clone(), id);
+                add(alias.name.clone(), Resolved { via: ResolvedVia::Alias, deprecated: alias.deprecated, ..named });
             }
         }
         // An id is unique, so it means its tool even where it is also another's name.
         for (id, tool) in catalog.ids().zip(catalog.tools()) {
-            tools.insert(tool.id.clone(), vec![id]);
+            let named = Resolved { tool: id, via: ResolvedVia::Name, deprecated: false };
+            tools.insert(tool.id.clone(), vec![named]);
         }
-        Self { tools }
+        let mut normalised: HashMap<String, Vec<Resolved>> = HashMap::with_capacity(tools.len());
+        for (name, owners) in &tools {
+            let known = normalised.entry(normalise(name)).or_default();
+            for owner in owners {
+                match known.iter_mut().find(|known| known.tool == owner.tool) {
+                    // What is still in use wins, whatever the order of the table.
+                    Some(known) => known.deprecated &= owner.deprecated,
+                    None => known.push(Resolved { via: ResolvedVia::Normalised, ..*owner }),
+                }
+            }
+        }
+        normalised.remove("");
+        normalised.values_mut().for_each(|owners| owners.sort_by_key(|owner| owner.tool));
+        Self { tools, normalised }
     }
 
-    /// Resolves an id, a qualified name, a name or an alias.
-    pub(crate) fn resolve(&self, name: &str) -> Resolution {
-        match self.tools.get(name).map(Vec::as_slice) {
-            Some([tool]) => Resolution::Tool(*tool),
-            Some(several) => Resolution::Ambiguous(several.to_vec()),
-            None => Resolution::Unknown { suggestion: self.suggest(name) },
+    /// Resolves an id, a qualified name, a name or an alias, as it is written or else without case and separators.
+    pub fn resolve(&self, name: &str) -> Resolution {
+        match self.owners(name) {
+            [] => Resolution::Unknown { suggestions: self.suggest(name) },
+            [resolved] => Resolution::Tool(*resolved),
+            several => Resolution::Ambiguous(several.iter().map(|resolved| resolved.tool).collect()),
         }
     }
 
-    fn suggest(&self, name: &str) -> Option<String> {
-        self.tools
-            .keys()
-            .map(|known| (strsim::jaro_winkler(known, name), known))
-            .filter(|(similarity, _)| *similarity >= SUGGESTION_SIMILARITY)
-            .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(a.1)))
-            .map(|(_, known)| known.clone())
+    /// Returns what a name may mean.
+    fn owners(&self, name: &str) -> &[Resolved] {
+        let found = self.tools.get(name).or_else(|| self.normalised.get(&normalise(name)));
+        found.map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the names most like `name`: by Jaro–Winkler similarity, or by the words that they share (Dice).
+    fn suggest(&self, name: &str) -> Vec<String> {
+        let words = words_of(name);
+        let similarity = |known: &str| {
+            let theirs = words_of(known);
+            let shared = words.intersection(&theirs).count();
+            let dice = 2.0 * shared as f64 / (words.len() + theirs.len()).max(1) as f64;
+            dice.max(strsim::jaro_winkler(&name.to_lowercase(), &known.to_lowercase()))
+        };
+        let known = self.tools.keys().map(|known| (similarity(known), known));
+        let mut near: Vec<(f64, &String)> =
+            known.filter(|(similarity, _)| *similarity >= SUGGESTION_SIMILARITY).collect();
+        near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.len().cmp(&b.1.len())).then(a.1.cmp(b.1)));
+        near.truncate(MAX_SUGGESTIONS);
+        near.into_iter().map(|(_, known)| known.clone()).collect()
     }
 
     /// Finds the tools that `text` names outright, each once, in order of appearance.
@@ -83,7 +152,13 @@ impl NameTable {
         let mut mentions: Vec<Mention> = Vec::new();
         let free = text.split_whitespace().flat_map(|word| self.identifiers(word));
         for name in std::iter::once(text.trim()).chain(quoted(text)).chain(free) {
-            for &tool in self.tools.get(name).into_iter().flatten() {
+            // A plain word in another writing is a plain word.
+            let owners = if is_identifier(name) {
+                self.owners(name)
+            } else {
+                self.tools.get(name).map_or(&[][..], Vec::as_slice)
+            };
+            for &Resolved { tool, .. } in owners {
                 if mentions.iter().all(|mention| mention.tool != tool) {
                     mentions.push(Mention { name: name.to_owned(), tool });
                 }
@@ -101,7 +176,7 @@ impl NameTable {
             |c| !(c.is_ascii_alphanumeric() || "_-.:/".contains(c)),
             |c| !(c.is_ascii_alphanumeric() || "_-".contains(c)),
         ];
-        let known = |part: &&str| is_identifier(part) && self.tools.contains_key(*part);
+        let known = |part: &&str| is_identifier(part) && !self.owners(part).is_empty();
         CUTS.into_iter()
             .map(|is_cut| {
                 let parts = word.split(is_cut);
@@ -111,6 +186,29 @@ impl NameTable {
             .find(|names| !names.is_empty())
             .unwrap_or_default()
     }
+}
+
+/// The letters and digits of a name, in small letters, and the stroke that parts it from its source.
+fn normalise(name: &str) -> String {
+    let kept = name.chars().filter(|c| c.is_alphanumeric() || *c == '/');
+    kept.flat_map(char::to_lowercase).collect()
+}
+
+/// The words of a name, in small letters: what stands between separators and changes of case.
+fn words_of(name: &str) -> BTreeSet<String> {
+    let mut words = BTreeSet::new();
+    let mut word = String::new();
+    let mut last_is_small = false;
+    for c in name.chars() {
+        if !c.is_alphanumeric() || (last_is_small && c.is_uppercase()) {
+            words.insert(std::mem::take(&mut word));
+        }
+        last_is_small = c.is_lowercase();
+        word.extend(c.to_lowercase().filter(|c| c.is_alphanumeric()));
+    }
+    words.insert(word);
+    words.remove("");
+    words
 }
 
 /// Tells whether `word` is written as only identifiers are: with `_`, an inner `-`, `.`, `:` or `/`, a digit, or a
@@ -181,13 +279,54 @@ mod tests {
     }
 
     #[test]
-    fn names_resolve_with_suggestions() {
-        assert!(matches!(table().resolve("bash"), Resolution::Tool(tool) if tool.index() == 0));
-        assert!(matches!(table().resolve("get_forecast"), Resolution::Ambiguous(tools) if tools.len() == 2));
-        assert!(matches!(table().resolve("sky/get_forecast"), Resolution::Tool(tool) if tool.index() == 2));
-        assert!(
-            matches!(table().resolve("read_flie"), Resolution::Unknown { suggestion: Some(name) } if name == "read_file")
-        );
-        assert!(matches!(table().resolve("zzz"), Resolution::Unknown { suggestion: None }));
+    fn names_resolve_as_written_then_in_another_writing() {
+        let check = |name: &str, expected: usize, via: ResolvedVia| {
+            let found = table().resolve(name);
+            assert!(
+                matches!(found, Resolution::Tool(found) if found.tool.index() == expected && found.via == via),
+                "{name}: {found:?}"
+            );
+        };
+        check("terminalRun", 0, ResolvedVia::Name);
+        check("sky/get_forecast", 2, ResolvedVia::Name);
+        check("bash", 0, ResolvedVia::Alias);
+        for (name, tool) in
+            [("terminal_run", 0), ("ShellExec", 0), ("READ-FILE", 3), ("sky/getForecast", 2), ("Search", 4)]
+        {
+            check(name, tool, ResolvedVia::Normalised);
+        }
+        for name in ["get_forecast", "getForecast"] {
+            assert!(matches!(table().resolve(name), Resolution::Ambiguous(tools) if tools.len() == 2), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_deprecated_alias_is_told_unless_the_name_is_the_same_but_for_its_writing() {
+        let mut tool = Tool::new("copy_file", "");
+        tool.aliases =
+            [("cp", true), ("copyFile", true)].map(|(name, deprecated)| Alias { name: name.into(), deprecated }).into();
+        let table = NameTable::new(&Catalog::from_tools([tool]).expect("valid"));
+        let deprecated =
+            |name: &str| matches!(table.resolve(name), Resolution::Tool(Resolved { deprecated: true, .. }));
+        assert!(deprecated("cp") && deprecated("copyFile") && deprecated("CP"));
+        assert!(!deprecated("copy_file") && !deprecated("copy-file"));
+    }
+
+    #[test]
+    fn an_unknown_name_gets_the_nearest_ones() {
+        let suggested = |name: &str| match table().resolve(name) {
+            Resolution::Unknown { suggestions } => suggestions,
+            known => panic!("{name} is {known:?}"),
+        };
+        assert_eq!(suggested("read_flie"), ["read_file"]);
+        assert_eq!(suggested("file_read")[0], "read_file", "the words are the same");
+        assert!(suggested("zzz").is_empty() && suggested("").is_empty() && suggested("🚀").is_empty());
+    }
+
+    #[test]
+    fn an_identifier_in_another_writing_is_a_mention_and_a_plain_word_is_not() {
+        assert_eq!(named("use terminal_run for it"), [0]);
+        assert_eq!(named("readFile"), [3]);
+        assert!(named("READ FILE").is_empty() && named("`Search` it").is_empty());
     }
 }

@@ -11,6 +11,9 @@ mod models;
 // Its evaluation of rankings: figures, floors, comparison.
 #[cfg(feature = "cli")]
 mod evaluating;
+// What names mean.
+#[cfg(feature = "cli")]
+mod naming;
 // The page that an evaluation leaves behind.
 #[cfg(feature = "cli")]
 mod reporting;

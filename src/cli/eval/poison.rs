@@ -85,7 +85,7 @@ pub(super) fn poisoned(
     let (mut clean_recall, mut poisoned_recall, mut hostile_first, mut first_changed) = (0.0, 0.0, 0, 0);
     let bar = progress_bar("poisoning");
     bar.set_length(sample.len() as u64);
-    for &EvalQuery { ref id, ref text } in sample.iter().map(|&number| queries[number]) {
+    for EvalQuery { id, text } in sample.iter().map(|&number| queries[number]) {
         let judgments = qrels.get(id).context("a query of the sample is judged")?;
         let query = Query::new(text.as_str());
         let clean = engine.pick(&query, &options)?;

@@ -1,0 +1,105 @@
+//! `picktools resolve`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::output;
+use crate::{Catalog, NameTable, Resolution, ResolvedVia, ToolId};
+
+#[derive(Args)]
+pub(super) struct ResolveCommand {
+    /// Names, qualified names (SOURCE/NAME), ids or aliases of tools.
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Catalog file, or folder that holds tools.jsonl.
+    #[arg(long, value_name = "PATH")]
+    catalog: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    version: u32,
+    names: Vec<Answer>,
+}
+
+/// What one name means.
+#[derive(Serialize)]
+struct Answer {
+    name: String,
+    #[serde(flatten)]
+    meaning: Meaning,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Meaning {
+    Tool {
+        /// The tool's id.
+        tool: String,
+        via: ResolvedVia,
+        deprecated: bool,
+    },
+    Ambiguous {
+        /// Ids of the tools that it may mean.
+        candidates: Vec<String>,
+    },
+    Unknown {
+        /// The nearest names.
+        suggestions: Vec<String>,
+    },
+}
+
+impl ResolveCommand {
+    /// Answers "no" where a name does not mean one tool.
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let catalog = Catalog::open(&self.catalog)?;
+        let table = NameTable::new(&catalog);
+        let id = |tool: ToolId| catalog.tool(tool).id.clone();
+        let answers = self.names.into_iter().map(|name| {
+            let meaning = match table.resolve(&name) {
+                Resolution::Tool(found) => {
+                    Meaning::Tool { tool: id(found.tool), via: found.via, deprecated: found.deprecated }
+                }
+                Resolution::Ambiguous(tools) => Meaning::Ambiguous { candidates: tools.into_iter().map(id).collect() },
+                Resolution::Unknown { suggestions } => Meaning::Unknown { suggestions },
+            };
+            Answer { name, meaning }
+        });
+        let report = Report { version: 1, names: answers.collect() };
+        for Answer { name, meaning } in &report.names {
+            if let Meaning::Tool { deprecated: true, tool, .. } = meaning {
+                output::warn(format!("{name:?} is a deprecated alias of {tool}; use the tool's name"));
+            }
+            if !self.json {
+                output::answer(format!("{name}: {}", describe(meaning)))?;
+            }
+        }
+        if self.json {
+            output::json(&report)?;
+        }
+        let all = report.names.iter().all(|answer| matches!(answer.meaning, Meaning::Tool { .. }));
+        Ok(if all { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+}
+
+fn describe(meaning: &Meaning) -> String {
+    match meaning {
+        Meaning::Tool { tool, via, .. } => {
+            let via = match via {
+                ResolvedVia::Name => "",
+                ResolvedVia::Alias => " (alias)",
+                ResolvedVia::Normalised => " (in another writing)",
+            };
+            format!("{tool}{via}")
+        }
+        Meaning::Ambiguous { candidates } => format!("ambiguous; write one of {}", candidates.join(", ")),
+        Meaning::Unknown { suggestions } if suggestions.is_empty() => "no such tool".to_owned(),
+        Meaning::Unknown { suggestions } => format!("no such tool; did you mean {}?", suggestions.join(" or ")),
+    }
+}
