@@ -190,8 +190,15 @@ impl NameTable {
 
 /// The letters and digits of a name, in small letters, and the stroke that parts it from its source.
 fn normalise(name: &str) -> String {
-    let kept = name.chars().filter(|c| c.is_alphanumeric() || *c == '/');
-    kept.flat_map(char::to_lowercase).collect()
+    let mut normalised = String::with_capacity(name.len());
+    for c in name.chars() {
+        if c.is_ascii_alphanumeric() || c == '/' {
+            normalised.push(c.to_ascii_lowercase());
+        } else if c.is_alphanumeric() {
+            normalised.extend(c.to_lowercase());
+        }
+    }
+    normalised
 }
 
 /// The words of a name, in small letters: what stands between separators and changes of case.
