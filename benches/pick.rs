@@ -1,5 +1,6 @@
 //! What is measured: building an engine and picking, by keyword and with the static model (the default), picking for
-//! a role that may see ten tools, resolving a name, embedding a request and 1,000 tools, and by how much a pick overruns its deadline.
+//! a role that may see ten tools, resolving a name, embedding a request and 1,000 tools, and by how much a pick overruns
+//! its deadline.
 //!
 //! On what: catalogs of 100, 1,000 and 10,000 tools made from a fixed seed. Words follow Zipf's law, as they do in
 //! prose, so that posting lists have realistic lengths; each tool has a name of its own, a description of about 15

@@ -167,17 +167,19 @@ impl Engine {
         let kept = cut(&ranking, &index.catalog, &limits);
         trace.ran(Stage::Select);
         let why = Explainer::new(index, &request, &basis);
+        let picks = why.picks(&kept);
+        let considered = options.debug.then(|| why.considered(&ranking, &kept, &picks));
         Ok(Selection {
             version: SELECTION_VERSION,
             catalog: index.catalog.digest().to_owned(),
             scorer: basis.scorer().to_owned(),
             answerable: basis.answerable(),
-            picks: why.picks(&kept),
+            picks,
             ineligible: why.ineligible(),
             below_threshold,
             dropped: why.dropped(&kept),
             scorer_errors: basis.errors().iter().map(ToString::to_string).collect(),
-            considered: options.debug.then(|| why.considered(&ranking, &kept)),
+            considered,
             stages: trace.stages,
             degraded: trace.degraded,
             timings: Timings(trace.timings),

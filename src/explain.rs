@@ -171,15 +171,16 @@ impl<'a> Explainer<'a> {
         picks.collect()
     }
 
-    /// Returns the evidence of the best [`MAX_CONSIDERED`] candidates, picked or not, and of every picked one.
-    pub(crate) fn considered(&self, ranking: &[Candidate], kept: &Kept) -> Vec<Considered> {
+    /// Returns the evidence of the best [`MAX_CONSIDERED`] candidates, picked or not, and of every picked one,
+    /// which `picks` explain already.
+    pub(crate) fn considered(&self, ranking: &[Candidate], kept: &Kept, picks: &[Pick]) -> Vec<Considered> {
         let considered = ranking.iter().enumerate().filter_map(|(place, &Candidate { tool, .. })| {
-            let picked = kept.picks.iter().any(|pick| pick.tool == tool);
-            (picked || place < MAX_CONSIDERED).then(|| Considered {
+            let picked = kept.picks.iter().position(|pick| pick.tool == tool).map(|pick| &picks[pick]);
+            (picked.is_some() || place < MAX_CONSIDERED).then(|| Considered {
                 tool: self.id(tool),
                 score: self.basis.score(tool),
-                picked,
-                provenance: self.provenance(tool),
+                picked: picked.is_some(),
+                provenance: picked.map_or_else(|| self.provenance(tool), |pick| pick.provenance.clone()),
             })
         });
         considered.collect()

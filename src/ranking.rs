@@ -43,7 +43,7 @@ pub(crate) type Ranking = Vec<Candidate>;
 ///
 /// # Complexity
 ///
-/// Linear in the number of candidates, plus sorting the `k` that are kept.
+/// Linear in the number of candidates, plus sorting fewer than `2 k`.
 pub(crate) fn top_k(candidates: impl Iterator<Item = Candidate>, k: usize) -> Ranking {
     if k == 0 {
         return Ranking::new();
@@ -60,11 +60,8 @@ pub(crate) fn top_k(candidates: impl Iterator<Item = Candidate>, k: usize) -> Ra
             ranking.truncate(k);
         }
     }
-    if ranking.len() > k {
-        ranking.select_nth_unstable_by(k - 1, Candidate::better_first);
-        ranking.truncate(k);
-    }
     ranking.sort_unstable_by(Candidate::better_first);
+    ranking.truncate(k);
     ranking
 }
 

@@ -71,7 +71,7 @@ pub(super) struct FolderArgs {
     cache_dir: Option<PathBuf>,
 }
 
-/// Who may see what.
+/// Who may see what, and how much of one source.
 #[derive(Args, Default)]
 pub(super) struct EligibilityArgs {
     /// Let tools that are marked unsafe be picked.

@@ -11,6 +11,7 @@
 
 use std::borrow::Cow;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
@@ -138,29 +139,27 @@ impl StaticEmbedder {
         sums
     }
 
-    /// Tells whether at least half of the letters of a text stand in words that have pieces. What is left of a text in
-    /// another script, a unit or a code, says nothing of the text.
-    fn can_read(&self, text: &str) -> bool {
-        if text.is_ascii() {
-            return true;
-        }
-        let letters = |text: &str| text.chars().filter(|c| c.is_alphabetic()).count();
-        let mut known = 0;
-        let mut last = 0..0;
-        self.pieces.each_piece(text, |_, word| {
-            if *word != last {
-                known += letters(&text[word.clone()]);
-                last = word.clone();
+    /// Returns where the words of a text stand that have pieces, in bytes, and each piece with the number of its word.
+    ///
+    /// Nothing where less than half of the letters stand in such words: what is left of a text in another script, a unit or
+    /// a code, says nothing of the text.
+    fn words_and_pieces(&self, text: &str) -> (Vec<Range<usize>>, Vec<(usize, u32)>) {
+        let most = text.len() / 3;
+        let (mut words, mut pieces) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        self.pieces.each_piece(text, |piece, word| {
+            if words.last() != Some(word) {
+                words.push(word.clone());
             }
+            pieces.push((words.len() - 1, piece));
         });
-        2 * known >= letters(text)
+        let letters = |text: &str| text.chars().filter(|c| c.is_alphabetic()).count();
+        let known = || words.iter().map(|word| letters(&text[word.clone()])).sum::<usize>();
+        if text.is_ascii() || 2 * known() >= letters(text) { (words, pieces) } else { Default::default() }
     }
 
     fn vector(&self, text: &str) -> Vec<f32> {
-        let mut pieces = Vec::with_capacity(text.len() / 3);
-        if self.can_read(text) {
-            self.pieces.each_piece(text, |piece, _| pieces.push((0, piece)));
-        }
+        let (_, mut pieces) = self.words_and_pieces(text);
+        pieces.iter_mut().for_each(|(word, _)| *word = 0);
         let mut sum = self.sums(1, &pieces);
         let length = sum.iter().map(|value| value * value).sum::<f32>().sqrt();
         if length > 0.0 {
@@ -219,17 +218,7 @@ impl Embedder for StaticEmbedder {
     }
 
     fn word_vectors(&self, _: Role, text: &str) -> Option<WordVectors> {
-        if !self.can_read(text) {
-            return Some(WordVectors::default());
-        }
-        let most = text.len() / 3;
-        let (mut words, mut pieces) = (Vec::with_capacity(most), Vec::with_capacity(most));
-        self.pieces.each_piece(text, |piece, word| {
-            if words.last() != Some(word) {
-                words.push(word.clone());
-            }
-            pieces.push((words.len() - 1, piece));
-        });
+        let (words, pieces) = self.words_and_pieces(text);
         let vectors = self.sums(words.len(), &pieces);
         Some(WordVectors { words, vectors })
     }

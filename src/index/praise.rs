@@ -8,17 +8,14 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use foldhash::HashSet;
-
-use super::analysis::{is_stop_word, words};
+use super::analysis::{WordList, is_stop_word, words};
 
 /// A shorter run is no praise, in words.
 const LEAST_RUN: usize = 5;
 /// A run with fewer words of praise is none.
 const LEAST_PRAISE: usize = 3;
 
-static PRAISE_WORDS: LazyLock<HashSet<&'static str>> =
-    LazyLock::new(|| include_str!("praise_words.txt").lines().filter(|line| !line.starts_with('#')).collect());
+static PRAISE_WORDS: LazyLock<WordList> = LazyLock::new(|| WordList::new(include_str!("praise_words.txt")));
 
 /// Returns `text` without its praise.
 pub(super) fn without_praise(text: &str) -> Cow<'_, str> {
@@ -62,11 +59,7 @@ impl Default for Run {
 }
 
 fn is_praise(word: &str) -> bool {
-    if word.contains(char::is_uppercase) {
-        PRAISE_WORDS.contains(word.to_lowercase().as_str())
-    } else {
-        PRAISE_WORDS.contains(word)
-    }
+    PRAISE_WORDS.has(word)
 }
 
 #[cfg(test)]

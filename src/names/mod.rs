@@ -82,8 +82,9 @@ impl NameTable {
                 owners.push(resolved);
             }
         };
+        let named = |tool: ToolId| Resolved { tool, via: ResolvedVia::Name, deprecated: false };
         for (id, tool) in catalog.ids().zip(catalog.tools()) {
-            let named = Resolved { tool: id, via: ResolvedVia::Name, deprecated: false };
+            let named = named(id);
             add(tool.name.clone(), named);
             add(tool.qualified_name(), named);
             for alias in &tool.aliases {
@@ -92,8 +93,7 @@ impl NameTable {
         }
         // An id is unique, so it means its tool even where it is also another's name.
         for (id, tool) in catalog.ids().zip(catalog.tools()) {
-            let named = Resolved { tool: id, via: ResolvedVia::Name, deprecated: false };
-            tools.insert(tool.id.clone(), vec![named]);
+            tools.insert(tool.id.clone(), vec![named(id)]);
         }
         let mut normalised: HashMap<String, Vec<Resolved>> = HashMap::with_capacity(tools.len());
         for (name, owners) in &tools {
@@ -128,12 +128,12 @@ impl NameTable {
 
     /// Returns the names most like `name`: by Jaro–Winkler similarity, or by the words that they share (Dice).
     fn suggest(&self, name: &str) -> Vec<String> {
-        let words = words_of(name);
+        let (name, words) = (name.to_lowercase(), words_of(name));
         let similarity = |known: &str| {
             let theirs = words_of(known);
             let shared = words.intersection(&theirs).count();
             let dice = 2.0 * shared as f64 / (words.len() + theirs.len()).max(1) as f64;
-            dice.max(strsim::jaro_winkler(&name.to_lowercase(), &known.to_lowercase()))
+            dice.max(strsim::jaro_winkler(&name, &known.to_lowercase()))
         };
         let known = self.tools.keys().map(|known| (similarity(known), known));
         let mut near: Vec<(f64, &String)> =

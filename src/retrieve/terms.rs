@@ -52,7 +52,7 @@ impl QueryTerm {
 /// Stop words are dropped, unless there is nothing else; so are addresses and opaque codes, whose parts would
 /// match by accident.
 pub(crate) fn query_terms(sentences: &[&str]) -> Vec<QueryTerm> {
-    // A word and the pair that it ends, every seven letters.
+    // A word and the pair that it ends, every six letters.
     let most = sentences.iter().map(|text| text.len()).sum::<usize>() / 3;
     let mut terms: Vec<QueryTerm> = Vec::with_capacity(most);
     let mut telling = Vec::with_capacity(most);

@@ -77,7 +77,7 @@ pub(super) fn poisoned(
     let queries: Vec<&EvalQuery> = queries.iter().filter(|query| judged(query)).collect();
     let sample = random.sample(queries.len(), REQUESTS);
     let options = PickOptions {
-        max_per_source: Some(options.max_per_source.unwrap_or(UNTRUSTED_MAX_PER_SOURCE)),
+        max_per_source: Some(max_per_source(options)),
         trusted_sources: catalog.tools().iter().filter_map(|tool| tool.source.clone()).collect(),
         ..options.clone()
     };
@@ -89,18 +89,15 @@ pub(super) fn poisoned(
         let judgments = qrels.get(id).context("a query of the sample is judged")?;
         let query = Query::new(text.as_str());
         let clean = engine.pick(&query, &options)?;
-        let (catalog, hostile) = match poison {
-            Poison::Copy => with_copies(catalog, text)?,
-            Poison::Praise | Poison::Repeat => match clean.picks.get(random.below(clean.picks.len().clamp(1, 10))) {
-                Some(pick) if matches!(poison, Poison::Praise) => {
-                    describe(catalog, &pick.tool, format!("{PRAISE} {}", pick.tool.description))?
-                }
-                Some(pick) => {
-                    let names = format!(" {}", pick.tool.name).repeat(REPEATS);
-                    describe(catalog, &pick.tool, pick.tool.description.clone() + &names)?
-                }
-                None => (catalog.clone(), Vec::new()),
-            },
+        let vain = clean.picks.get(random.below(clean.picks.len().clamp(1, 10))).map(|pick| &*pick.tool);
+        let (catalog, hostile) = match (poison, vain) {
+            (Poison::Copy, _) => with_copies(catalog, text)?,
+            (Poison::Praise, Some(tool)) => describe(catalog, tool, format!("{PRAISE} {}", tool.description))?,
+            (Poison::Repeat, Some(tool)) => {
+                let names = format!(" {}", tool.name).repeat(REPEATS);
+                describe(catalog, tool, tool.description.clone() + &names)?
+            }
+            (Poison::Praise | Poison::Repeat, None) => (catalog.clone(), Vec::new()),
         };
         let poisoned = model.engine(catalog)?.pick(&query, &options)?;
         clean_recall += recall(&clean, judgments);
@@ -149,6 +146,11 @@ fn describe(catalog: &Catalog, vain: &Tool, description: String) -> anyhow::Resu
     Ok((Catalog::from_tools(tools)?, vec![vain.id.clone()]))
 }
 
+/// What a source that is not trusted may have of the ten.
+fn max_per_source(options: &PickOptions) -> usize {
+    options.max_per_source.unwrap_or(UNTRUSTED_MAX_PER_SOURCE)
+}
+
 fn first(selection: &Selection) -> Option<&String> {
     selection.picks.first().map(|pick| &pick.tool.id)
 }
@@ -160,7 +162,7 @@ fn recall(selection: &Selection, judgments: &Judgments) -> f64 {
 
 impl PoisonReport {
     pub(super) fn new(poison: Poison, options: &PickOptions, sets: Vec<PoisonedSet>) -> Self {
-        Self { poison, max_per_source: options.max_per_source.unwrap_or(UNTRUSTED_MAX_PER_SOURCE), sets }
+        Self { poison, max_per_source: max_per_source(options), sets }
     }
 
     /// One row a set, and their means.
