@@ -181,7 +181,7 @@ fn analyse(tool: &Tool, analyzer: &mut Analyzer) -> Analysis {
             let repeats = term_repeats(field, kind);
             analysis.length += term_length(field, kind);
             if repeats > 0 {
-                let token = Token { text: term.to_owned(), ..Token::default() };
+                let token = Token { text: term.to_owned(), position: 0, ..Token::default() };
                 analysis.tokens.extend(std::iter::repeat_n(token, usize::from(repeats)));
                 analysis.terms.add(term, u32::from(repeats), field);
             }
