@@ -19,6 +19,20 @@ pub enum CatalogError {
         /// Why it failed.
         source: std::io::Error,
     },
+    /// The file of the operator's aliases cannot be read.
+    #[error("cannot read the aliases {}: {source}", path.display())]
+    ReadAliases {
+        /// What was to be read.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// Aliases of the operator are no names, or mean no tool of the catalog.
+    #[error("{}", FaultList("the operator's aliases", faults))]
+    Aliases {
+        /// Every fault found, in the order of the file.
+        faults: Vec<CatalogFault>,
+    },
     /// The folder holds no catalog file.
     #[error("the folder {} holds no tools.jsonl or tools.json; name a catalog file or a folder that has one", path.display())]
     NoCatalogInFolder {
@@ -96,7 +110,7 @@ impl fmt::Display for CatalogFault {
     }
 }
 
-struct FaultList<'a>(&'a String, &'a Vec<CatalogFault>);
+struct FaultList<'a>(&'a str, &'a Vec<CatalogFault>);
 
 impl fmt::Display for FaultList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

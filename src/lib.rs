@@ -50,7 +50,9 @@ pub mod eval;
 pub mod cli;
 
 pub use catalog::document::Field;
-pub use catalog::{Alias, Annotations, Catalog, NoSchemaMode, Safety, ThreatLevel, Tool};
+pub use catalog::{
+    Alias, Annotations, Catalog, CatalogOptions, Conflicts, NoSchemaMode, OperatorAliases, Safety, ThreatLevel, Tool,
+};
 pub use eligibility::{IneligibleReason, MAX_LISTED_INELIGIBLE};
 #[cfg(feature = "tuned")]
 pub use embed::TunedEmbedder;

@@ -38,6 +38,9 @@ pub struct Tool {
     /// The server or file that the tool comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// Whether nobody vouches for the source: its aliases do not count, and its names give way to those of others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub untrusted: bool,
     /// Whether a provider shall hold the model to the schema; `None` leaves it to the provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
@@ -85,6 +88,7 @@ impl Tool {
             provider_schema: None,
             output_schema: None,
             source: None,
+            untrusted: false,
             strict: None,
             no_schema_mode: None,
             safe: None,

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::definition::{Alias, Annotations, NoSchemaMode, Tool};
 use super::schema_faults;
+use super::spelling::is_invisible;
 use crate::schema::kind;
 
 /// The longest name, id, source or alias, in characters.
@@ -124,14 +125,17 @@ pub(super) fn check(tool: &Tool) -> Vec<EntryFault> {
     faults
 }
 
-fn name_problem(name: &str) -> Option<String> {
+/// What is wrong with a name, an id, a source or an alias.
+pub(super) fn name_problem(name: &str) -> Option<String> {
     if name.trim().is_empty() {
         return Some("it is empty".to_owned());
     }
     if name.chars().count() > MAX_NAME_CHARS {
         return Some(format!("it is longer than {MAX_NAME_CHARS} characters"));
     }
-    name.chars().find(|c| c.is_control()).map(|c| format!("it holds the control character {c:?}"))
+    let hidden = name.chars().find(|&c| c.is_control() || is_invisible(c))?;
+    let kind = if hidden.is_control() { "control" } else { "invisible" };
+    Some(format!("it holds the {kind} character U+{:04X}", u32::from(hidden)))
 }
 
 /// Tells the shape of an entry and returns the object that holds its name.
@@ -158,7 +162,8 @@ fn detect(object: &Map<String, Value>) -> Result<(Shape, &Map<String, Value>), E
 }
 
 /// The native fields that decide who may see a tool: a misspelt one must not go unnoticed.
-const POLICY_FIELDS: [&str; 11] = [
+const POLICY_FIELDS: [&str; 12] = [
+    "untrusted",
     "safe",
     "safety",
     "annotations",
@@ -203,6 +208,7 @@ impl Fields<'_> {
         tool.source = self.string("source").filter(|source| !source.is_empty());
         tool.strict = self.boolean("strict");
         tool.no_schema_mode = self.no_schema_mode();
+        tool.untrusted = self.boolean("untrusted").unwrap_or(false);
         tool.safe = self.boolean("safe");
         tool.safety =
             self.typed("safety", "an object with threat_level (low, medium, high, critical) and required_approvals");

@@ -3,23 +3,29 @@
 //! A [`Catalog`] is made once and never changes; [`Catalog::with_tools`] and [`Catalog::retain`] make a new one
 //! that shares the tools that stay. Reading goes through three rooms: `format` splits bytes into entries and says
 //! which published shape each has, `entry` turns one entry into a [`Tool`], and `conflicts` looks at all of them
-//! together. Each collects faults instead of stopping at the first, so that one run reports them all.
+//! together. Each collects faults instead of stopping at the first, so that one run reports them all. `options` says
+//! what becomes of conflicts and of sources that nobody vouches for.
 
+mod aliases;
 mod conflicts;
 mod definition;
 pub(crate) mod document;
 mod entry;
 mod format;
+mod options;
+pub(crate) mod spelling;
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
+pub use aliases::OperatorAliases;
+pub(crate) use aliases::is_reserved;
 pub use definition::{Alias, Annotations, NoSchemaMode, Safety, ThreatLevel, Tool};
+pub use options::{CatalogOptions, Conflicts};
 
 use crate::error::{CatalogError, CatalogFault};
 use crate::ranking::ToolId;
@@ -34,63 +40,29 @@ pub struct Catalog {
     tools: Vec<Arc<Tool>>,
     by_id: HashMap<String, ToolId>,
     digest: String,
+    notices: Vec<CatalogFault>,
 }
 
 impl Catalog {
-    /// Reads a catalog file, or a folder that holds `tools.jsonl` or `tools.json`.
-    ///
-    /// The format is detected from the content; see [`Catalog::from_slice`]. Tools that name no source get the
-    /// file's name without its ending (the folder's name for the two file names above).
+    /// Reads a catalog file, or a folder that holds `tools.jsonl` or `tools.json`, as [`CatalogOptions::open`] does
+    /// where nothing is set.
     ///
     /// # Errors
     ///
-    /// [`CatalogError`] when the path cannot be read or its content is no valid catalog; faults of entries are
-    /// reported all at once.
+    /// As [`CatalogOptions::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CatalogError> {
-        let path = path.as_ref();
-        let file = catalog_file(path)?;
-        let bytes = fs::read(&file).map_err(|source| CatalogError::Read { path: file.clone(), source })?;
-        let source = default_source(&file);
-        Self::from_slice(&bytes, &file.display().to_string(), source.as_deref())
+        CatalogOptions::default().open(path)
     }
 
-    /// Reads a catalog from bytes.
-    ///
-    /// Accepted are native tool definitions, MCP `tools/list` results (bare or as a JSON-RPC response), OpenAI
-    /// tools (Chat Completions and Responses) and Anthropic tools: as a JSON array, as JSON Lines, or in the
-    /// `tools` member of an object. `origin` names the bytes in messages; `default_source` becomes the source of
-    /// tools that name none.
+    /// Reads a catalog from bytes, as [`CatalogOptions::read`] does; `default_source` becomes the source of tools that
+    /// name none.
     ///
     /// # Errors
     ///
-    /// As [`Catalog::open`].
+    /// As [`CatalogOptions::read`].
     pub fn from_slice(bytes: &[u8], origin: &str, default_source: Option<&str>) -> Result<Self, CatalogError> {
-        let document = format::split(bytes, origin)?;
-        let source = document.source.as_deref().or(default_source);
-        let read: Vec<_> = document
-            .entries
-            .par_iter()
-            .map(|entry| entry.value.as_ref().map(|value| entry::read(value, source)))
-            .collect();
-        let mut faults = Vec::new();
-        let mut tools = Vec::with_capacity(read.len());
-        for (entry, result) in document.entries.iter().zip(read) {
-            match result {
-                Ok((tool, entry_faults)) => {
-                    faults.extend(entry_faults.into_iter().map(|fault| fault.at(&entry.position, tool.as_ref())));
-                    if let Some(tool) = tool {
-                        tools.push((entry.position.clone(), tool));
-                    }
-                }
-                Err(fault) => faults.push(fault.clone()),
-            }
-        }
-        faults.extend(conflicts::find(&tools));
-        if faults.is_empty() {
-            return Ok(Self::new(tools.into_iter().map(|(_, tool)| Arc::new(tool)).collect()));
-        }
-        faults.sort_by_key(|fault| position_number(&fault.position));
-        Err(CatalogError::Invalid { origin: origin.to_owned(), faults })
+        let default_source = default_source.map(str::to_owned);
+        CatalogOptions { default_source, ..CatalogOptions::default() }.read(bytes, origin)
     }
 
     /// Makes a catalog of tools that are already in memory.
@@ -118,27 +90,22 @@ impl Catalog {
     }
 
     fn check(tools: Vec<Arc<Tool>>) -> Result<Self, CatalogError> {
-        let placed: Vec<(String, &Tool)> =
-            tools.iter().enumerate().map(|(index, tool)| (format::entry_position(index), tool.as_ref())).collect();
-        let mut faults: Vec<CatalogFault> = placed
+        let placed: Vec<(String, Arc<Tool>)> =
+            tools.into_iter().enumerate().map(|(index, tool)| (format::entry_position(index), tool)).collect();
+        let faults = placed
             .par_iter()
             .flat_map_iter(|(position, tool)| {
-                entry::check(tool).into_iter().map(|fault| fault.at(position, Some(*tool)))
+                entry::check(tool).into_iter().map(|fault| fault.at(position, Some(tool.as_ref())))
             })
             .collect();
-        faults.extend(conflicts::find(&placed));
-        if faults.is_empty() {
-            return Ok(Self::new(tools));
-        }
-        faults.sort_by_key(|fault| position_number(&fault.position));
-        Err(CatalogError::Invalid { origin: "tools".to_owned(), faults })
+        CatalogOptions::default().settle(placed, faults, "tools")
     }
 
     fn new(tools: Vec<Arc<Tool>>) -> Self {
         let by_id =
             tools.iter().enumerate().map(|(index, tool)| (tool.id.clone(), ToolId::from_index(index))).collect();
         let digest = digest(&tools);
-        Self { tools, by_id, digest }
+        Self { tools, by_id, digest, notices: Vec::new() }
     }
 
     /// Returns the tools in registration order.
@@ -163,6 +130,11 @@ impl Catalog {
     /// If `id` comes from a larger catalog.
     pub fn tool(&self, id: ToolId) -> &Arc<Tool> {
         &self.tools[id.index()]
+    }
+
+    /// Returns what was left out while the catalog was read, and why.
+    pub fn notices(&self) -> &[CatalogFault] {
+        &self.notices
     }
 
     /// Finds a tool by its identity.

@@ -9,7 +9,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output;
 use crate::embed::models::{self, STATIC, TUNED};
-use crate::{Catalog, DEFAULT_RRF_K, EmbedError, Embedder, Engine, Fusion, Mode, PickOptions, Role};
+use crate::{
+    Catalog, CatalogOptions, Conflicts, DEFAULT_RRF_K, EmbedError, Embedder, Engine, Fusion, Mode, OperatorAliases,
+    PickOptions, Role,
+};
 
 /// Which retrievers rank.
 #[derive(Clone, Copy, ValueEnum)]
@@ -69,6 +72,77 @@ pub(super) struct FolderArgs {
     /// Where embeddings and fetched models are kept [default: the user's cache folder].
     #[arg(long, value_name = "DIR", env = "PICKTOOLS_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
+}
+
+/// A catalog and how it is read.
+#[derive(Args)]
+pub(super) struct CatalogArgs {
+    /// Catalog file, or folder that holds tools.jsonl.
+    #[arg(long, value_name = "PATH")]
+    catalog: PathBuf,
+    #[command(flatten)]
+    reading: ReadingArgs,
+}
+
+/// How catalogs are read.
+#[derive(Args)]
+pub(super) struct ReadingArgs {
+    /// Aliases of your own: a JSON object from aliases to tools, such as {"bash": "terminalRun"}; or `ecosystem`, the
+    /// names that skills and models use for the tools that nearly every host has.
+    #[arg(long, value_name = "FILE|ecosystem")]
+    aliases: Option<PathBuf>,
+    /// What becomes of names and aliases that two tools claim: refuse the catalog, or keep the first and warn.
+    #[arg(long, value_enum, value_name = "HOW", default_value = "strict")]
+    conflicts: ConflictsArg,
+    /// A source that nobody vouches for: its aliases do not count, its names give way; may be repeated.
+    #[arg(long = "untrusted-source", value_name = "SOURCE")]
+    untrusted_sources: Vec<String>,
+    /// Let aliases that untrusted sources claim count, but for those of the ecosystem.
+    #[arg(long)]
+    allow_claimed_aliases: bool,
+}
+
+/// What becomes of conflicts.
+#[derive(Clone, Copy, ValueEnum)]
+enum ConflictsArg {
+    Strict,
+    Warn,
+}
+
+impl CatalogArgs {
+    /// Reads the catalog.
+    pub(super) fn open(&self) -> anyhow::Result<Catalog> {
+        self.reading.open(&self.catalog)
+    }
+}
+
+impl ReadingArgs {
+    /// Reads a catalog, and warns of what was left out.
+    pub(super) fn open(&self, catalog: &Path) -> anyhow::Result<Catalog> {
+        let catalog = self.options()?.open(catalog)?;
+        for notice in catalog.notices() {
+            output::warn(notice);
+        }
+        Ok(catalog)
+    }
+
+    pub(super) fn options(&self) -> anyhow::Result<CatalogOptions> {
+        let aliases = match self.aliases.as_deref() {
+            Some(path) if path == Path::new("ecosystem") => Some(OperatorAliases::ecosystem()),
+            Some(path) => Some(OperatorAliases::open(path)?),
+            None => None,
+        };
+        Ok(CatalogOptions {
+            conflicts: match self.conflicts {
+                ConflictsArg::Strict => Conflicts::Strict,
+                ConflictsArg::Warn => Conflicts::Warn,
+            },
+            untrusted_sources: self.untrusted_sources.iter().cloned().collect(),
+            allow_claimed_aliases: self.allow_claimed_aliases,
+            aliases,
+            default_source: None,
+        })
+    }
 }
 
 /// Who may see what, and how much of one source.

@@ -17,7 +17,7 @@ use serde::Serialize;
 use self::asking::{Answers, Doubts, pick_all};
 use self::plan::{Configuration, Plan};
 use self::poison::{Poison, PoisonReport};
-use super::args::{EligibilityArgs, RankingArgs};
+use super::args::{EligibilityArgs, RankingArgs, ReadingArgs};
 use super::report::{Page, PageSet, Side};
 use super::{output, signals};
 use crate::eval::{
@@ -49,6 +49,8 @@ pub(super) struct EvalCommand {
     /// The least score of a picked tool, 0 to 1.
     #[arg(long, value_name = "SCORE", default_value_t = 0.0)]
     min_score: f32,
+    #[command(flatten)]
+    reading: ReadingArgs,
     #[command(flatten)]
     eligibility: EligibilityArgs,
     #[command(flatten)]
@@ -179,7 +181,7 @@ impl EvalCommand {
         let qrels = Qrels::read(&set.qrels)?;
         let context = || format!("cannot evaluate the set {}", set.name);
         let queries = QuerySet::read(&set.queries)?;
-        let catalog = Catalog::open(&set.catalog).with_context(context)?;
+        let catalog = self.reading.open(&set.catalog).with_context(context)?;
         let engines = plan.models.iter().map(|model| model.engine(catalog.clone()));
         let engines = engines.collect::<anyhow::Result<Vec<Engine>>>().with_context(context)?;
         let subject = plan.subject();
@@ -218,7 +220,7 @@ impl EvalCommand {
         let model = self.ranking.open_model()?;
         let poisoned = sets.iter().map(|set| {
             let (queries, qrels) = (QuerySet::read(&set.queries)?, Qrels::read(&set.qrels)?);
-            let catalog = Catalog::open(&set.catalog)?;
+            let catalog = self.reading.open(&set.catalog)?;
             let asked = (&queries, &qrels);
             poison::poisoned(set.name.clone(), poison, &model, &catalog, asked, options, self.seed)
                 .with_context(|| format!("cannot poison the set {}", set.name))

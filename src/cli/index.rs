@@ -1,20 +1,18 @@
 //! `picktools index`.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
 
-use super::args::ModelArgs;
+use super::args::{CatalogArgs, ModelArgs};
 use super::output;
-use crate::{Catalog, IndexStats};
+use crate::IndexStats;
 
 #[derive(Args)]
 pub(super) struct IndexCommand {
-    /// Catalog file, or folder that holds tools.jsonl.
-    #[arg(long, value_name = "PATH")]
-    catalog: PathBuf,
+    #[command(flatten)]
+    catalog: CatalogArgs,
     #[command(flatten)]
     model: ModelArgs,
     /// Tell more: the model, the cached vectors and the digest of the catalog.
@@ -36,7 +34,7 @@ impl IndexCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let model = self.model.open()?;
         let started = Instant::now();
-        let catalog = Catalog::open(&self.catalog)?;
+        let catalog = self.catalog.open()?;
         let read = started.elapsed();
         let stats = model.engine(catalog)?.stats();
         output::note(format!("read in {read:.1?}, indexed in {:.1?}", started.elapsed() - read));

@@ -8,9 +8,9 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::Value;
 
-use super::args::{EligibilityArgs, RankingArgs, read_input};
+use super::args::{CatalogArgs, EligibilityArgs, RankingArgs, read_input};
 use super::output;
-use crate::{Catalog, DropReason, Field, Fusion, PickOptions, Provenance, Query, Selection, StageStatus, WordEvidence};
+use crate::{DropReason, Field, Fusion, PickOptions, Provenance, Query, Selection, StageStatus, WordEvidence};
 
 #[derive(Args)]
 pub(super) struct PickCommand {
@@ -20,9 +20,8 @@ pub(super) struct PickCommand {
     /// Read the request from a file, or from standard input for `-`: text, or any JSON.
     #[arg(long, value_name = "FILE|-")]
     input: Option<PathBuf>,
-    /// Catalog file, or folder that holds tools.jsonl.
-    #[arg(long, value_name = "PATH")]
-    catalog: PathBuf,
+    #[command(flatten)]
+    catalog: CatalogArgs,
     /// The most tools picked.
     #[arg(short = 'k', long = "max-candidates", value_name = "N", default_value_t = 3)]
     max_candidates: usize,
@@ -59,7 +58,7 @@ impl PickCommand {
         if query.truncated() {
             output::warn(format!("only the first {} bytes of the request are read", query.text().len()));
         }
-        let catalog = Catalog::open(&self.catalog)?;
+        let catalog = self.catalog.open()?;
         let engine = self.ranking.engine_for_pick(catalog)?;
         let mut options = PickOptions {
             max_candidates: self.max_candidates,

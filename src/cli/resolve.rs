@@ -1,22 +1,21 @@
 //! `picktools resolve`.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
 
+use super::args::CatalogArgs;
 use super::output;
-use crate::{Catalog, NameTable, Resolution, ResolvedVia, ToolId};
+use crate::{NameTable, Resolution, ResolvedVia, ToolId};
 
 #[derive(Args)]
 pub(super) struct ResolveCommand {
     /// Names, qualified names (SOURCE/NAME), ids or aliases of tools.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Catalog file, or folder that holds tools.jsonl.
-    #[arg(long, value_name = "PATH")]
-    catalog: PathBuf,
+    #[command(flatten)]
+    catalog: CatalogArgs,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -58,7 +57,7 @@ enum Meaning {
 impl ResolveCommand {
     /// Answers "no" where a name does not mean one tool.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let catalog = Catalog::open(&self.catalog)?;
+        let catalog = self.catalog.open()?;
         let table = NameTable::new(&catalog);
         let id = |tool: ToolId| catalog.tool(tool).id.clone();
         let answers = self.names.into_iter().map(|name| {

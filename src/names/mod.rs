@@ -2,15 +2,17 @@
 //!
 //! Built once for a catalog; each look-up is one or two hash probes. Canonical names, qualified names (`source/name`) and
 //! ids mean their tool; an alias means the tool that has it. Names win over aliases, which the catalog's reader
-//! guarantees by refusing an alias that is another tool's name. A name that nobody has is looked up once more without
+//! guarantees by refusing an alias that is another tool's name. The bare name of a tool that nobody vouches for gives way
+//! to all others, and never is one of the ecosystem's (`bash`, `read_file`): such a tool is `source/name`. A name that nobody has is looked up once more without
 //! case and separators, so that `readFile` and `READ-FILE` mean `read_file`.
 
 use std::collections::BTreeSet;
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashMap, HashMapExt, HashSet};
 use serde::Serialize;
 
-use crate::catalog::Catalog;
+use crate::catalog::spelling::normalise;
+use crate::catalog::{Catalog, is_reserved};
 use crate::ranking::ToolId;
 
 /// How far off a word may be to count as a misspelt name, 0..1.
@@ -85,10 +87,19 @@ impl NameTable {
         let named = |tool: ToolId| Resolved { tool, via: ResolvedVia::Name, deprecated: false };
         for (id, tool) in catalog.ids().zip(catalog.tools()) {
             let named = named(id);
-            add(tool.name.clone(), named);
+            if !tool.untrusted {
+                add(tool.name.clone(), named);
+            }
             add(tool.qualified_name(), named);
             for alias in &tool.aliases {
                 add(alias.name.clone(), Resolved { via: ResolvedVia::Alias, deprecated: alias.deprecated, ..named });
+            }
+        }
+        // A name that nobody vouches for counts by itself only where nobody else has it and the ecosystem does not.
+        let known: HashSet<String> = tools.keys().map(|name| normalise(name)).collect();
+        for (id, tool) in catalog.ids().zip(catalog.tools()).filter(|(_, tool)| tool.untrusted) {
+            if !known.contains(&normalise(&tool.name)) && !is_reserved(&tool.name) {
+                tools.entry(tool.name.clone()).or_default().push(named(id));
             }
         }
         // An id is unique, so it means its tool even where it is also another's name.
@@ -186,19 +197,6 @@ impl NameTable {
             .find(|names| !names.is_empty())
             .unwrap_or_default()
     }
-}
-
-/// The letters and digits of a name, in small letters, and the stroke that parts it from its source.
-fn normalise(name: &str) -> String {
-    let mut normalised = String::with_capacity(name.len());
-    for c in name.chars() {
-        if c.is_ascii_alphanumeric() || c == '/' {
-            normalised.push(c.to_ascii_lowercase());
-        } else if c.is_alphanumeric() {
-            normalised.extend(c.to_lowercase());
-        }
-    }
-    normalised
 }
 
 /// The words of a name, in small letters: what stands between separators and changes of case.

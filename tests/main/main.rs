@@ -11,6 +11,9 @@ mod models;
 // Its evaluation of rankings: figures, floors, comparison.
 #[cfg(feature = "cli")]
 mod evaluating;
+// Who may take a name: conflicts, trust, aliases of the operator, look-alikes.
+#[cfg(feature = "cli")]
+mod aliases;
 // What names mean.
 #[cfg(feature = "cli")]
 mod naming;

@@ -1,0 +1,162 @@
+//! How a catalog is read: what becomes of conflicts, whom to trust, and the operator's own aliases.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::aliases::{OperatorAliases, is_reserved};
+use super::definition::{Alias, Tool};
+use super::{Catalog, catalog_file, conflicts, default_source, entry, format, position_number};
+use crate::error::{CatalogError, CatalogFault};
+
+/// What becomes of names and aliases that two tools claim.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Conflicts {
+    /// The catalog is refused; suits files.
+    #[default]
+    Strict,
+    /// Who comes first keeps the name, the other tool or alias is left out and stands in [`Catalog::notices`]; suits
+    /// live sources, of which one must not take down the others. Tools that are trusted come before those that are not.
+    Warn,
+}
+
+/// How a catalog is read.
+#[derive(Debug, Clone, Default)]
+pub struct CatalogOptions {
+    /// What becomes of names and aliases that two tools claim.
+    pub conflicts: Conflicts,
+    /// Sources that nobody vouches for: their tools become [`Tool::untrusted`].
+    pub untrusted_sources: BTreeSet<String>,
+    /// Whether aliases that untrusted sources claim count, ecosystem names (`bash`, `read_file`) excepted.
+    pub allow_claimed_aliases: bool,
+    /// The operator's aliases, which count above all others.
+    pub aliases: Option<OperatorAliases>,
+    /// The source of tools that name none.
+    pub default_source: Option<String>,
+}
+
+/// What was read before anything was settled between the tools.
+pub(crate) struct Entries {
+    /// Each with its position.
+    pub(crate) tools: Vec<(String, Tool)>,
+    pub(crate) faults: Vec<CatalogFault>,
+}
+
+impl CatalogOptions {
+    /// Reads a catalog file, or a folder that holds `tools.jsonl` or `tools.json`.
+    ///
+    /// The format is detected from the content; see [`CatalogOptions::read`]. Where [`CatalogOptions::default_source`]
+    /// is not set, it is the file's name without its ending (the folder's name for the two file names above).
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError`] when the path cannot be read or its content is no valid catalog; faults of entries are
+    /// reported all at once.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Catalog, CatalogError> {
+        self.open_entries(path.as_ref()).and_then(|(origin, entries)| self.build(entries, &origin))
+    }
+
+    /// Reads a catalog from bytes.
+    ///
+    /// Accepted are native tool definitions, MCP `tools/list` results (bare or as a JSON-RPC response), OpenAI
+    /// tools (Chat Completions and Responses) and Anthropic tools: as a JSON array, as JSON Lines, or in the
+    /// `tools` member of an object. `origin` names the bytes in messages.
+    ///
+    /// # Errors
+    ///
+    /// As [`CatalogOptions::open`].
+    pub fn read(&self, bytes: &[u8], origin: &str) -> Result<Catalog, CatalogError> {
+        self.build(self.read_entries(bytes, origin, None)?, origin)
+    }
+
+    /// Reads the entries of a file or folder, and says which file it was.
+    pub(crate) fn open_entries(&self, path: &Path) -> Result<(String, Entries), CatalogError> {
+        let file = catalog_file(path)?;
+        let bytes = fs::read(&file).map_err(|source| CatalogError::Read { path: file.clone(), source })?;
+        let origin = file.display().to_string();
+        let entries = self.read_entries(&bytes, &origin, default_source(&file).as_deref())?;
+        Ok((origin, entries))
+    }
+
+    fn read_entries(&self, bytes: &[u8], origin: &str, file_source: Option<&str>) -> Result<Entries, CatalogError> {
+        let document = format::split(bytes, origin)?;
+        let source = document.source.as_deref().or(self.default_source.as_deref()).or(file_source);
+        let read: Vec<_> = document
+            .entries
+            .par_iter()
+            .map(|entry| entry.value.as_ref().map(|value| entry::read(value, source)))
+            .collect();
+        let mut entries = Entries { tools: Vec::with_capacity(read.len()), faults: Vec::new() };
+        for (entry, result) in document.entries.iter().zip(read) {
+            match result {
+                Ok((tool, faults)) => {
+                    entries.faults.extend(faults.into_iter().map(|fault| fault.at(&entry.position, tool.as_ref())));
+                    entries.tools.extend(tool.map(|tool| (entry.position.clone(), tool)));
+                }
+                Err(fault) => entries.faults.push(fault.clone()),
+            }
+        }
+        Ok(entries)
+    }
+
+    fn build(&self, entries: Entries, origin: &str) -> Result<Catalog, CatalogError> {
+        let Entries { mut tools, faults } = entries;
+        let notices = tools.iter_mut().flat_map(|(position, tool)| self.distrust(position, tool)).collect();
+        let tools = tools.into_iter().map(|(position, tool)| (position, Arc::new(tool))).collect();
+        let mut catalog = self.settle(tools, faults, origin)?;
+        let settled = std::mem::replace(&mut catalog.notices, notices);
+        catalog.notices.extend(settled);
+        Ok(catalog)
+    }
+
+    /// Takes from an untrusted tool the aliases that do not count, and says which; an id of its own choice could be
+    /// another's name.
+    fn distrust(&self, position: &str, tool: &mut Tool) -> Vec<CatalogFault> {
+        tool.untrusted |= tool.source.as_ref().is_some_and(|source| self.untrusted_sources.contains(source));
+        if !tool.untrusted {
+            return Vec::new();
+        }
+        tool.id = tool.qualified_name();
+        let (counting, left_out): (Vec<_>, Vec<_>) = std::mem::take(&mut tool.aliases)
+            .into_iter()
+            .enumerate()
+            .partition(|(_, alias)| self.allow_claimed_aliases && !is_reserved(&alias.name));
+        tool.aliases = counting.into_iter().map(|(_, alias)| alias).collect();
+        let notice = |(index, Alias { name, .. }): (usize, Alias)| CatalogFault {
+            position: position.to_owned(),
+            name: Some(tool.name.clone()),
+            pointer: format!("/aliases/{index}"),
+            message: format!("the alias '{name}' is claimed by a source that is not trusted, and does not count"),
+            remedy: "give it in the operator's aliases where it is wanted".to_owned(),
+        };
+        left_out.into_iter().map(notice).collect()
+    }
+
+    /// Settles what is wrong between the tools; `faults` is what is wrong with each by itself.
+    pub(super) fn settle(
+        &self,
+        tools: Vec<(String, Arc<Tool>)>,
+        mut faults: Vec<CatalogFault>,
+        origin: &str,
+    ) -> Result<Catalog, CatalogError> {
+        let settled = conflicts::settle(tools, self.aliases.as_ref());
+        let mut notices = settled.overruled;
+        match self.conflicts {
+            Conflicts::Strict => faults.extend(settled.conflicts),
+            Conflicts::Warn => notices.extend(settled.conflicts),
+        }
+        if !faults.is_empty() {
+            faults.sort_by_key(|fault| position_number(&fault.position));
+            return Err(CatalogError::Invalid { origin: origin.to_owned(), faults });
+        }
+        if !settled.alias_faults.is_empty() {
+            return Err(CatalogError::Aliases { faults: settled.alias_faults });
+        }
+        let mut catalog = Catalog::new(settled.tools);
+        catalog.notices = notices;
+        Ok(catalog)
+    }
+}

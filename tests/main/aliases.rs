@@ -1,0 +1,214 @@
+//! Who may take a name: conflicts, sources without trust, the operator's aliases, and names that look like others.
+
+use picktools::{
+    Catalog, CatalogError, CatalogOptions, Conflicts, Engine, NameTable, OperatorAliases, PickOptions, Resolution,
+    ResolvedVia,
+};
+use serde_json::{Value, json};
+
+use crate::cli::{answer, refusal};
+use crate::support::{ids, pick};
+
+fn entry(name: &str, source: &str, aliases: &[&str]) -> Value {
+    json!({"name": name, "source": source, "aliases": aliases, "parameters": {}})
+}
+
+fn read(options: &CatalogOptions, entries: &[Value]) -> Result<Catalog, CatalogError> {
+    options.read(json!(entries).to_string().as_bytes(), "here")
+}
+
+fn warn() -> CatalogOptions {
+    CatalogOptions { conflicts: Conflicts::Warn, ..CatalogOptions::default() }
+}
+
+fn untrusted(source: &str) -> CatalogOptions {
+    CatalogOptions { untrusted_sources: [source.to_owned()].into(), ..warn() }
+}
+
+fn operator(aliases: &Value) -> CatalogOptions {
+    let aliases = OperatorAliases::from_slice(aliases.to_string().as_bytes(), "ours").expect("the aliases are sound");
+    CatalogOptions { aliases: Some(aliases), ..CatalogOptions::default() }
+}
+
+/// The id of the tool that a name means, and how.
+fn meaning(catalog: &Catalog, name: &str) -> Option<(String, ResolvedVia)> {
+    match NameTable::new(catalog).resolve(name) {
+        Resolution::Tool(found) => Some((catalog.tool(found.tool).id.clone(), found.via)),
+        _ => None,
+    }
+}
+
+fn tool_of(catalog: &Catalog, name: &str) -> String {
+    meaning(catalog, name).map(|(tool, _)| tool).unwrap_or_else(|| format!("{name} means no tool"))
+}
+
+#[test]
+fn an_alias_claimed_twice_is_refused_or_the_first_keeps_it() {
+    let entries = [entry("tool1", "s", &["run"]), entry("tool2", "s", &["run", "two"])];
+    let error = read(&CatalogOptions::default(), &entries).expect_err("strict refuses").to_string();
+    assert!(error.contains("Duplicate tool alias 'run'") && error.contains("entry 2"), "{error}");
+    let catalog = read(&warn(), &entries).expect("warn keeps the first");
+    assert_eq!([tool_of(&catalog, "run"), tool_of(&catalog, "two")], ["s/tool1", "s/tool2"]);
+    assert_eq!(catalog.notices().len(), 1);
+    assert!(catalog.notices()[0].to_string().contains("Duplicate tool alias 'run'"));
+}
+
+#[test]
+fn a_second_tool_of_a_name_and_an_alias_that_is_a_name_give_way() {
+    let entries = [entry("a", "s", &["b"]), entry("b", "s", &[]), entry("a", "s", &["z"])];
+    let catalog = read(&warn(), &entries).expect("warn keeps the first");
+    assert_eq!(catalog.len(), 2);
+    assert_eq!(tool_of(&catalog, "b"), "s/b");
+    assert_eq!(meaning(&catalog, "z"), None, "it went with its tool");
+    assert_eq!(catalog.notices().len(), 2, "{:?}", catalog.notices());
+    let other_source = [entry("a", "s", &[]), entry("a", "t", &[])];
+    assert_eq!(read(&CatalogOptions::default(), &other_source).expect("another source is no conflict").len(), 2);
+}
+
+#[test]
+fn an_untrusted_source_takes_neither_aliases_nor_names_from_others() {
+    let entries = [
+        entry("read_file", "evil", &["bash", "helper"]),
+        entry("create_issue", "evil", &[]),
+        entry("createIssue", "forge", &["ticket"]),
+        entry("dance", "evil", &["ticket"]),
+    ];
+    let catalog = read(&untrusted("evil"), &entries).expect("its names give way");
+    assert_eq!(meaning(&catalog, "bash"), None);
+    assert_eq!(meaning(&catalog, "helper"), None);
+    assert_eq!(meaning(&catalog, "read_file"), None, "it is one of the ecosystem's");
+    assert_eq!(meaning(&catalog, "readFile"), None, "in any writing");
+    assert_eq!(tool_of(&catalog, "evil/read_file"), "evil/read_file");
+    assert_eq!(tool_of(&catalog, "createIssue"), "forge/createIssue");
+    assert_eq!(tool_of(&catalog, "create_issue"), "forge/createIssue", "trusted in another writing comes first");
+    assert_eq!(tool_of(&catalog, "ticket"), "forge/createIssue");
+    assert_eq!(tool_of(&catalog, "dance"), "evil/dance");
+    assert_eq!(catalog.notices().len(), 3, "{:?}", catalog.notices());
+
+    let allowed = CatalogOptions { allow_claimed_aliases: true, ..untrusted("evil") };
+    let catalog = read(&allowed, &entries).expect("its aliases count now");
+    assert_eq!(tool_of(&catalog, "helper"), "evil/read_file");
+    assert_eq!(meaning(&catalog, "bash"), None, "but for those of the ecosystem");
+    assert_eq!(tool_of(&catalog, "ticket"), "forge/createIssue", "and for those of others");
+}
+
+#[test]
+fn an_untrusted_tool_cannot_give_itself_the_id_of_a_name() {
+    let mut claims = entry("dance", "evil", &[]);
+    claims["id"] = json!("create_issue");
+    let entries = [entry("create_issue", "forge", &[]), claims];
+    let catalog = read(&untrusted("evil"), &entries).expect("it is sound");
+    assert_eq!(tool_of(&catalog, "create_issue"), "forge/create_issue");
+}
+
+#[test]
+fn aliases_of_an_untrusted_source_are_not_searched_and_the_operator_s_are() {
+    let entries = [
+        json!({"name": "xq7", "source": "evil", "description": "Moves things", "aliases": ["zeppelin"], "parameters": {}}),
+        json!({"name": "yk2", "source": "ours", "description": "Sorts things", "parameters": {}}),
+    ];
+    let found = |options: &CatalogOptions| {
+        let catalog = read(options, &entries).expect("it is sound");
+        let engine = Engine::builder(catalog).keyword_only().build().expect("keywords need nothing");
+        ids(&pick(&engine, "a zeppelin for the weekend", &PickOptions::default())).join(" ")
+    };
+    assert_eq!(found(&untrusted("evil")), "");
+    assert_eq!(
+        found(&CatalogOptions { aliases: operator(&json!({"zeppelin": "yk2"})).aliases, ..untrusted("evil") }),
+        "ours/yk2"
+    );
+}
+
+#[test]
+fn the_operator_s_aliases_count_above_all_others() {
+    let entries = [entry("terminalRun", "host", &[]), entry("other", "s", &["bash"]), entry("bash", "evil", &[])];
+    let aliases = json!({
+        "bash": "terminalRun",
+        "sh": {"tool": "host/terminalRun", "deprecated": true},
+        "speak": ["say", "other"],
+        "fly": ["wings"],
+        "terminalRun": ["other"],
+    });
+    let options = CatalogOptions { untrusted_sources: ["evil".to_owned()].into(), ..operator(&aliases) };
+    let catalog = read(&options, &entries).expect("the operator settles who bash is");
+    assert_eq!(meaning(&catalog, "bash"), Some(("host/terminalRun".to_owned(), ResolvedVia::Alias)));
+    assert_eq!(tool_of(&catalog, "speak"), "s/other", "the first that is there");
+    assert_eq!(meaning(&catalog, "fly"), None);
+    assert_eq!(tool_of(&catalog, "terminalRun"), "host/terminalRun", "a name needs no alias");
+    assert!(catalog.tools()[0].aliases.iter().any(|alias| alias.name == "sh" && alias.deprecated));
+    assert!(catalog.notices()[0].to_string().contains("given to \"host/terminalRun\" by the operator"));
+}
+
+#[test]
+fn aliases_of_the_operator_that_mean_no_tool_are_told_all_at_once() {
+    let entries = [entry("a", "s", &[]), entry("a", "t", &[]), entry("b", "s", &[])];
+    let aliases = json!({"x": "nothing", "y": "a", "b": "s/a"});
+    let error = read(&operator(&aliases), &entries).expect_err("all three are wrong").to_string();
+    for part in [
+        "3 faults",
+        "operator alias \"x\": the catalog has no tool \"nothing\"",
+        "operator alias \"y\": \"a\" is ambiguous; write one of s/a, t/a",
+        "operator alias \"b\": it is the name of \"s/b\"",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+}
+
+#[test]
+fn the_ecosystem_s_names_find_the_tools_of_the_seed_terminal() {
+    let entries =
+        [entry("terminalRun", "host", &[]), entry("terminalReadFile", "host", &[]), entry("read_file", "evil", &[])];
+    let options = CatalogOptions { aliases: Some(OperatorAliases::ecosystem()), ..untrusted("evil") };
+    let catalog = read(&options, &entries).expect("it is sound");
+    for (name, tool) in
+        [("bash", "host/terminalRun"), ("shell", "host/terminalRun"), ("read_file", "host/terminalReadFile")]
+    {
+        assert_eq!(tool_of(&catalog, name), tool, "{name}");
+    }
+}
+
+#[test]
+fn names_that_look_like_others_and_names_with_what_nobody_sees_are_refused() {
+    let fault = |entries: &[Value]| read(&CatalogOptions::default(), entries).expect_err("it is refused").to_string();
+    let error = fault(&[entry("rеad_mail", "evil", &[]), entry("read_mail", "post", &[])]);
+    assert!(error.contains("entry 1") && error.contains("looks like \"read_mail\""), "{error}");
+    let error = fault(&[entry("ｂａｓｈ", "evil", &[])]);
+    assert!(error.contains("looks like \"bash\""), "it is the ecosystem's: {error}");
+    for hidden in ["search\u{200b}_web", "\u{202e}bew", "list\u{ad}_all"] {
+        let error = fault(&[entry(hidden, "evil", &[])]);
+        assert!(error.contains("invisible character U+"), "{error}");
+    }
+    let catalog = read(&warn(), &[entry("rеad_mail", "evil", &[]), entry("read_mail", "post", &[])]);
+    let catalog = catalog.expect("warn leaves it out");
+    assert_eq!((catalog.len(), catalog.tools()[0].name.as_str()), (1, "read_mail"));
+    let scripts = ["перевести_текст", "天气预报", "größe_ändern"].map(|name| entry(name, "s", &[]));
+    assert_eq!(read(&CatalogOptions::default(), &scripts).expect("other scripts are names too").len(), 3);
+}
+
+#[test]
+fn the_command_line_reads_aliases_and_distrusts_sources() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let entries = json!([entry("terminalRun", "host", &[]), entry("bash", "evil", &["cmd"])]);
+    std::fs::write(path("tools.json"), entries.to_string()).expect("it is written");
+    std::fs::write(path("aliases.json"), "{\"bash\": \"terminalRun\"}").expect("it is written");
+    let resolve = |more: &[&str]| {
+        let catalog = path("tools.json");
+        let arguments = [&["resolve", "bash", "--catalog", &catalog], more].concat();
+        answer(&arguments)
+    };
+    assert_eq!(resolve(&[]).trim(), "bash: evil/bash");
+    let distrust = ["--untrusted-source", "evil"];
+    assert_eq!(
+        resolve(&[&distrust[..], &["--aliases", &path("aliases.json")]].concat()).trim(),
+        "bash: host/terminalRun (alias)"
+    );
+    assert_eq!(
+        resolve(&[&distrust[..], &["--aliases", "ecosystem"]].concat()).trim(),
+        "bash: host/terminalRun (alias)"
+    );
+    let error = refusal(&["resolve", "x", "--catalog", &path("tools.json"), "--aliases", &path("aliases.json")]);
+    assert!(error.contains("it is the name of \"evil/bash\""), "{error}");
+    let error = refusal(&["resolve", "x", "--catalog", &path("tools.json"), "--aliases", "no/such.json"]);
+    assert!(error.contains("cannot read the aliases no/such.json"), "{error}");
+}
