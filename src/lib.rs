@@ -30,6 +30,8 @@ mod error;
 mod query;
 mod ranking;
 mod deadline;
+#[cfg(any(feature = "endpoint", feature = "llm"))]
+mod http;
 mod schema;
 mod catalog;
 mod names;
@@ -40,15 +42,23 @@ mod retrieve;
 mod fuse;
 mod scorer;
 mod options;
+mod provider;
 mod select;
 mod selection;
 mod explain;
 mod engine;
+mod call;
 pub mod eval;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
 
+pub use call::{
+    ApprovalError, ApprovalQueue, CallNames, ClientFuture, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, PendingCall, Repair,
+    RepairFuture, RepairRequest, Repairer, ToolCallError, ToolCallOptions, ToolCalls, ToolClient, ValidCall, tool_call,
+};
+#[cfg(feature = "llm")]
+pub use call::{ProviderClient, ProviderClientOptions};
 pub use catalog::document::Field;
 pub use catalog::{
     Alias, Annotations, Catalog, CatalogOptions, Conflicts, NoSchemaMode, OperatorAliases, Safety, ThreatLevel, Tool,
@@ -62,11 +72,20 @@ pub use embed::{EndpointEmbedder, EndpointOptions};
 #[cfg(feature = "fastembed")]
 pub use embed::{FastEmbedder, FastEmbedderOptions};
 pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
-pub use error::{CatalogError, CatalogFault, EmbedError, IndexError, PickError, ScorerError};
+pub use error::{
+    AdvertisingError, ArgumentFault, CallError, CatalogError, CatalogFault, EmbedError, IndexError, PickError,
+    ResponseError, ScorerError, TranslateError, UnknownProvider,
+};
 pub use fuse::{DEFAULT_RRF_K, Fusion, Mode};
 pub use index::{IndexStats, TermKind};
-pub use names::{NameTable, Resolution, Resolved, ResolvedVia};
+pub use names::{Advertised, Advertising, NameTable, Resolution, Resolved, ResolvedVia};
 pub use options::{PickOptions, UNTRUSTED_MAX_PER_SOURCE};
+#[cfg(feature = "tokens")]
+pub use provider::Tokenizer;
+pub use provider::{
+    Arguments, CallStream, Change, ChangeCode, EventReader, MAX_CALLS, MAX_EVENT_BYTES, Provider, ToolCall,
+    TranslateOptions, Translation, tool_references, translate,
+};
 pub use query::{MAX_QUERY_BYTES, Query};
 pub use ranking::ToolId;
 pub use schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};

@@ -13,6 +13,8 @@ mod pick;
 mod report;
 mod resolve;
 mod signals;
+mod translate;
+mod validate;
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -35,6 +37,10 @@ enum Command {
     Index(index::IndexCommand),
     /// Tell which tools names mean: by name or alias, also in another writing.
     Resolve(resolve::ResolveCommand),
+    /// Write the tools of a catalog in a provider's format.
+    Translate(translate::TranslateCommand),
+    /// Hold calls of a model to the tools that they mean: one result a call.
+    Validate(validate::ValidateCommand),
     /// Measure ranking quality and latency on queries with known answers.
     Eval(eval::EvalCommand),
     /// List the embedding models that --model takes, and fetch them.
@@ -50,6 +56,8 @@ pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Pick(command) => command.run().map(done),
         Command::Resolve(command) => command.run(),
+        Command::Translate(command) => command.run().map(done),
+        Command::Validate(command) => command.run(),
         Command::Index(command) => command.run().map(done),
         Command::Eval(command) => command.run().map(done),
         Command::Models(command) => command.run().map(done),

@@ -91,7 +91,7 @@ fn describe(meaning: &Meaning) -> String {
     match meaning {
         Meaning::Tool { tool, via, .. } => {
             let via = match via {
-                ResolvedVia::Name => "",
+                ResolvedVia::Name | ResolvedVia::Advertised => "",
                 ResolvedVia::Alias => " (alias)",
                 ResolvedVia::Normalised => " (in another writing)",
             };

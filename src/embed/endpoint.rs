@@ -9,20 +9,18 @@
 //! [`TRIES`] times in all, with a growing pause or the one that `Retry-After` asks for. Everything else, time running
 //! out included, is an error at once.
 
-use std::borrow::Cow;
 use std::fmt;
-use std::io::Read;
 use std::thread;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
+use ureq::Agent;
 use ureq::http::{HeaderValue, StatusCode, Uri, header};
-use ureq::{Agent, Body};
 
-use super::http::{self, Connection, printable, shortened};
 use super::{Embedder, Role};
 use crate::error::EmbedError;
+use crate::http::{self, Connection, Secret, printable, shortened};
 
 /// The most texts of one request.
 const MAX_BATCH_TEXTS: usize = 64;
@@ -146,7 +144,7 @@ struct Endpoint {
 }
 
 struct Key {
-    text: String,
+    secret: Secret,
     header: HeaderValue,
 }
 
@@ -202,8 +200,8 @@ impl Endpoint {
             return Err(refused("the model has no name", "name the model to ask for"));
         }
         let uri = full_url(url).map_err(|(reason, remedy)| refused(reason, remedy))?;
-        let key = options.api_key.as_deref().map(str::trim).filter(|key| !key.is_empty());
-        let key = key.map(Key::new).transpose();
+        let key = Secret::new(options.api_key.as_deref());
+        let key = key.map(|secret| secret.header("Bearer ").map(|header| Key { secret, header })).transpose();
         let key = key.map_err(|()| refused("the API key holds characters that cannot be sent", CHECK_KEY))?;
         let connection = Connection { timeout: options.timeout, redirects: 0, proxy_from_env: options.proxy_from_env };
         let agent = connection.agent(&uri);
@@ -245,7 +243,7 @@ impl Endpoint {
         let status = response.status();
         let headers = response.headers().clone();
         let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-        let body = read(response.body_mut());
+        let body = http::read(response.body_mut(), MAX_ANSWER_BYTES);
         if status.is_success() {
             return match body.map_err(|error| self.no_answer(error))? {
                 Some(body) => Ok(body),
@@ -256,7 +254,7 @@ impl Endpoint {
         }
         let mut reason = format!("it answered {status}");
         if let Some(place) = text(header::LOCATION).filter(|_| status.is_redirection()) {
-            reason.push_str(&format!(" to {}", printable(&self.without_key(place))));
+            reason.push_str(&format!(" to {}", printable(&http::without(self.secret(), place))));
         }
         let pause = text(header::RETRY_AFTER).and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
         if let Some(pause) = pause {
@@ -315,34 +313,17 @@ impl Endpoint {
         Ok(vectors)
     }
 
-    /// What an answer that is none says: the message of an error object, else the text itself.
     fn message(&self, body: &[u8]) -> String {
-        let value: Value = serde_json::from_slice(body).unwrap_or_default();
-        let places = ["/error/message", "/error", "/message", "/detail"];
-        match places.iter().find_map(|place| value.pointer(place)?.as_str()) {
-            Some(message) => self.excerpt(message),
-            None => self.excerpt(&String::from_utf8_lossy(body)),
-        }
+        http::message(self.secret(), body)
     }
 
     /// Shortens foreign text to one line without the key.
     fn excerpt(&self, text: &str) -> String {
-        shortened(&self.without_key(text))
+        shortened(&http::without(self.secret(), text))
     }
 
-    fn without_key<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match &self.key {
-            Some(key) => text.replace(&key.text, "***").into(),
-            None => text.into(),
-        }
-    }
-}
-
-impl Key {
-    fn new(key: &str) -> Result<Self, ()> {
-        let mut header = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| ())?;
-        header.set_sensitive(true);
-        Ok(Self { text: key.to_owned(), header })
+    fn secret(&self) -> Option<&Secret> {
+        self.key.as_ref().map(|key| &key.secret)
     }
 }
 
@@ -373,13 +354,6 @@ fn full_url(url: &str) -> Result<Uri, (&'static str, &'static str)> {
     let mut parts = uri.into_parts();
     parts.path_and_query = path.parse().ok();
     Uri::from_parts(parts).map_err(|_| ("the URL is none", EXAMPLE))
-}
-
-/// Reads a whole body; `None` where it is longer than [`MAX_ANSWER_BYTES`].
-fn read(body: &mut Body) -> Result<Option<Vec<u8>>, ureq::Error> {
-    let mut bytes = Vec::new();
-    let length = body.as_reader().take(MAX_ANSWER_BYTES + 1).read_to_end(&mut bytes)?;
-    Ok((length as u64 <= MAX_ANSWER_BYTES).then_some(bytes))
 }
 
 /// Scales a vector to unit length.

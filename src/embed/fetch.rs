@@ -152,7 +152,7 @@ fn take(
 
 #[cfg(feature = "endpoint")]
 fn open_url(url: &str, limits: &Limits) -> Result<Source, Failure> {
-    use super::http;
+    use crate::http;
 
     const REDIRECTS: u32 = 5;
     let uri: ureq::http::Uri =
@@ -184,7 +184,7 @@ fn open_url(_: &str, _: &Limits) -> Result<Source, Failure> {
 /// Says why reading failed.
 #[cfg(feature = "endpoint")]
 fn why(error: std::io::Error, limits: &Limits) -> String {
-    super::http::reason(&ureq::Error::from(error), limits.time)
+    crate::http::reason(&ureq::Error::from(error), limits.time)
 }
 
 #[cfg(not(feature = "endpoint"))]
@@ -196,7 +196,7 @@ fn why(error: std::io::Error, _: &Limits) -> String {
 fn printable(from: &str) -> String {
     #[cfg(feature = "endpoint")]
     if from.contains("://") {
-        return super::http::printable(from);
+        return crate::http::printable(from);
     }
     from.to_owned()
 }

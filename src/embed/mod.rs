@@ -3,8 +3,6 @@
 
 mod cache;
 #[cfg(feature = "endpoint")]
-mod http;
-#[cfg(feature = "endpoint")]
 mod endpoint;
 #[cfg(feature = "fastembed")]
 mod fastembed;

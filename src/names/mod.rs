@@ -6,6 +6,10 @@
 //! to all others, and never is one of the ecosystem's (`bash`, `read_file`): such a tool is `source/name`. A name that nobody has is looked up once more without
 //! case and separators, so that `readFile` and `READ-FILE` mean `read_file`.
 
+mod advertising;
+
+pub use advertising::{Advertised, Advertising};
+
 use std::collections::BTreeSet;
 
 use foldhash::{HashMap, HashMapExt, HashSet};
@@ -65,6 +69,8 @@ pub enum ResolvedVia {
     Alias,
     /// It is a name or an alias in another writing.
     Normalised,
+    /// It is what the model was shown.
+    Advertised,
 }
 
 /// A tool that a request names outright, and the name it uses.

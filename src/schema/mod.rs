@@ -1,19 +1,25 @@
-//! JSON Schema: bound and check.
+//! JSON Schema: bound, check, validate, and give an example of.
 //!
 //! A schema comes from a catalog, and a catalog may come from anywhere. So before a schema is compiled its depth
 //! and size are bounded, and a `$ref` may only point into the schema itself: no validator ever opens a
-//! connection or a file. Regular expressions run on a linear-time engine with a bounded program size; what it
+//! connection or a file. The work that it can make of a value is bounded (`cost`). Regular expressions run on a linear-time engine with a bounded program size; what it
 //! cannot express (look-around, back-references) is refused. The schema itself is never changed.
 
+mod cost;
+mod example;
 mod limits;
+mod validate;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use jsonschema::PatternOptions;
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
+use cost::Cost;
+pub(crate) use example::example;
 pub use limits::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
+pub(crate) use validate::Compiled;
 
 /// The most memory that one compiled regular expression of a schema may take, in bytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
@@ -43,19 +49,29 @@ pub(crate) fn check(schema: &Value) -> Result<(), Vec<SchemaFault>> {
     if !faults.is_empty() {
         return Err(faults);
     }
-    jsonschema::options()
-        .with_pattern_options(
-            PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES),
-        )
-        .build(&without_repeated_names(schema))
-        .map(drop)
-        .map_err(|error| {
-            vec![SchemaFault {
-                pointer: error.instance_path().to_string(),
-                message: shorten(&error.to_string()),
-                remedy: "write a valid JSON Schema (drafts 4 to 2020-12; patterns without look-around or back-references)",
-            }]
-        })
+    Cost::new(schema).map_err(|fault| vec![fault])?;
+    compile(schema).map(drop).map_err(|error| {
+        vec![SchemaFault {
+            pointer: error.instance_path().to_string(),
+            message: shorten(&error.to_string()),
+            remedy: "write a valid JSON Schema (drafts 4 to 2020-12; patterns without look-around or back-references)",
+        }]
+    })
+}
+
+/// Compiles a schema of the draft that it names; one that names none and is none of the newest draft may be of draft 4,
+/// whose `exclusiveMinimum` is a boolean.
+fn compile(schema: &Value) -> Result<Validator, ValidationError<'static>> {
+    let schema = without_repeated_names(schema);
+    let build = |draft: Option<Draft>| {
+        let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
+        let options = jsonschema::options().with_pattern_options(patterns);
+        draft.into_iter().fold(options, |options, draft| options.with_draft(draft)).build(&schema)
+    };
+    build(None).or_else(|error| match schema.get("$schema") {
+        Some(_) => Err(error),
+        None => build(Some(Draft::Draft4)).map_err(|_| error),
+    })
 }
 
 /// A schema as it is compiled: a name that `required` lists twice is listed once.

@@ -34,5 +34,13 @@ mod endpoint;
 // The real MiniLM for the ONNX path.
 #[cfg(feature = "fastembed")]
 mod minilm;
+// Calls of models: from text to a call that may be run, or an error that says what would have been right.
+mod calling;
+// Asking models over HTTP, in each provider's format, and hydrating what they call.
+#[cfg(feature = "llm")]
+mod dispatching;
+// A server of the tests.
+#[cfg(any(feature = "endpoint", feature = "llm"))]
+mod server;
 // What the modules above share.
 mod support;

@@ -1,26 +1,29 @@
-//! What the clients of HTTP share: how they connect, and how they tell of what went wrong.
+//! What the clients of HTTP share: how they connect, what they read, and how they tell of what went wrong.
 
+use std::borrow::Cow;
+use std::io::Read;
 use std::time::Duration;
 
-use ureq::http::Uri;
-use ureq::{Agent, Proxy, Timeout};
+use serde_json::Value;
+use ureq::http::{HeaderValue, Uri};
+use ureq::{Agent, Body, Proxy, Timeout};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// What is told of foreign text, in characters.
 const MAX_EXCERPT_CHARS: usize = 200;
 
 /// How to connect.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     /// From connecting to the last byte.
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
     /// How many redirects are followed.
-    pub(super) redirects: u32,
+    pub(crate) redirects: u32,
     /// Whether the proxy that the environment names is used, but for this machine.
-    pub(super) proxy_from_env: bool,
+    pub(crate) proxy_from_env: bool,
 }
 
 impl Connection {
-    pub(super) fn agent(&self, uri: &Uri) -> Agent {
+    pub(crate) fn agent(&self, uri: &Uri) -> Agent {
         let proxy = (self.proxy_from_env && !is_this_machine(uri)).then(Proxy::try_from_env).flatten();
         let config = Agent::config_builder()
             .timeout_connect(Some(CONNECT_TIMEOUT))
@@ -35,7 +38,7 @@ impl Connection {
 }
 
 /// Says why there is no answer, or not all of it.
-pub(super) fn reason(error: &ureq::Error, timeout: Duration) -> String {
+pub(crate) fn reason(error: &ureq::Error, timeout: Duration) -> String {
     match error {
         ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve) => {
             format!("no connection within {CONNECT_TIMEOUT:?}")
@@ -52,7 +55,7 @@ fn is_this_machine(uri: &Uri) -> bool {
 }
 
 /// A URL for people: without user, password, query and fragment, and of bounded length.
-pub(super) fn printable(url: &str) -> String {
+pub(crate) fn printable(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
     let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
     let rest = rest.split(['?', '#']).next().unwrap_or(rest);
@@ -60,7 +63,7 @@ pub(super) fn printable(url: &str) -> String {
 }
 
 /// One line of at most [`MAX_EXCERPT_CHARS`], without control characters.
-pub(super) fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     let mut words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let mut line = words.next().unwrap_or_default().to_owned();
     for word in words {
@@ -74,6 +77,46 @@ pub(super) fn shortened(text: &str) -> String {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
+}
+
+/// A key, which stands in no message.
+pub(crate) struct Secret(String);
+
+impl Secret {
+    /// Takes a key; empty counts as none.
+    pub(crate) fn new(key: Option<&str>) -> Option<Self> {
+        key.map(str::trim).filter(|key| !key.is_empty()).map(|key| Self(key.to_owned()))
+    }
+
+    /// The key as the value of a header, behind `scheme`; an error where it holds characters that cannot be sent.
+    pub(crate) fn header(&self, scheme: &str) -> Result<HeaderValue, ()> {
+        let mut header = HeaderValue::from_str(&format!("{scheme}{}", self.0)).map_err(|_| ())?;
+        header.set_sensitive(true);
+        Ok(header)
+    }
+}
+
+/// Text without the key.
+pub(crate) fn without<'a>(secret: Option<&Secret>, text: &'a str) -> Cow<'a, str> {
+    match secret {
+        Some(Secret(key)) => text.replace(key, "***").into(),
+        None => text.into(),
+    }
+}
+
+/// What an answer that is none says, in one line without the key: the message of an error object, else the text itself.
+pub(crate) fn message(secret: Option<&Secret>, body: &[u8]) -> String {
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    let places = ["/error/message", "/error", "/message", "/detail"];
+    let told = places.iter().find_map(|place| value.pointer(place)?.as_str()).map(Cow::from);
+    shortened(&without(secret, &told.unwrap_or_else(|| String::from_utf8_lossy(body))))
+}
+
+/// Reads a whole body; `None` where it is longer than `most` bytes.
+pub(crate) fn read(body: &mut Body, most: u64) -> Result<Option<Vec<u8>>, ureq::Error> {
+    let mut bytes = Vec::new();
+    let length = body.as_reader().take(most + 1).read_to_end(&mut bytes)?;
+    Ok((length as u64 <= most).then_some(bytes))
 }
 
 #[cfg(test)]

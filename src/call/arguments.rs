@@ -1,0 +1,183 @@
+//! From text to JSON, strictly and bounded.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// The most text of one call's arguments that is read unless told otherwise, in bytes.
+pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
+/// The deepest that arguments may be nested, which is what the JSON parser allows of text.
+const MAX_DEPTH: usize = 127;
+
+/// Reads JSON text. A member that stands twice is an error, since nobody knows which was meant; so are numbers beyond a
+/// double, `NaN` and lone surrogates.
+pub(super) fn parse(text: &str) -> Result<Value, String> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let value = Strict.deserialize(&mut deserializer).map_err(|error| in_plain_words(&error))?;
+    deserializer.end().map_err(|error| in_plain_words(&error))?;
+    Ok(value)
+}
+
+fn in_plain_words(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    if message.starts_with("recursion limit exceeded") {
+        return format!("the text is nested deeper than {MAX_DEPTH} levels");
+    }
+    message
+}
+
+/// The size of a value as JSON text in bytes, or the first limit that it breaks. Walks without recursion, as a value may
+/// be nested deeper than text is read.
+pub(super) fn measure(value: &Value, most: usize) -> Result<usize, Limit> {
+    let mut bytes = 0_usize;
+    let mut values = vec![(value, 0)];
+    while let Some((value, depth)) = values.pop() {
+        if depth > MAX_DEPTH {
+            return Err(Limit::Depth);
+        }
+        bytes += match value {
+            Value::String(text) => text.len() + 2,
+            Value::Number(_) | Value::Bool(_) | Value::Null => 4,
+            Value::Array(items) => {
+                values.extend(items.iter().map(|item| (item, depth + 1)));
+                items.len() + 2
+            }
+            Value::Object(members) => {
+                values.extend(members.values().map(|member| (member, depth + 1)));
+                members.keys().map(|key| key.len() + 4).sum::<usize>() + 2
+            }
+        };
+        if bytes > most {
+            return Err(Limit::Bytes(bytes));
+        }
+    }
+    Ok(bytes)
+}
+
+/// What a value exceeds.
+#[derive(Debug, PartialEq)]
+pub(super) enum Limit {
+    /// It is at least this many bytes of JSON.
+    Bytes(usize),
+    /// It is nested too deep.
+    Depth,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "they are more than {bytes} bytes"),
+            Self::Depth => write!(f, "they are nested deeper than {MAX_DEPTH} levels"),
+        }
+    }
+}
+
+/// Reads a value as `serde_json` does, and refuses members that stand twice.
+struct Strict;
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number is out of range"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = sequence.next_element_seed(Self)? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            let value = map.next_value_seed(Self)?;
+            if members.contains_key(&key) {
+                return Err(A::Error::custom(format_args!("the member {key:.60?} stands twice")));
+            }
+            members.insert(key, value);
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_no_sound_json_is_told_with_its_place() {
+        for (text, part) in [
+            ("{\"a\": 1, \"a\": 2}", "the member \"a\" stands twice at line 1 column 15"),
+            ("{\"a\": {\"b\": 1, \"b\": 1}}", "stands twice"),
+            ("{\"a\": 1e999}", "number out of range"),
+            ("{\"a\": NaN}", "column 7"),
+            ("{\"a\": \"\\ud800\"}", "surrogate"),
+            ("{\"a\": 1} and more", "trailing characters"),
+            ("{\"a\": ", "EOF"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+        assert!(parse(&deep).expect_err("it is too deep").contains("nested deeper than 127 levels"));
+    }
+
+    #[test]
+    fn size_and_depth_of_values_are_bounded() {
+        assert_eq!(measure(&json!({"a": "x".repeat(100)}), 50), Err(Limit::Bytes(107)));
+        let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+        assert_eq!(measure(&deep, 10_000), Err(Limit::Depth));
+        assert!(measure(&json!({"a": [1, 2, {"b": null}]}), 100).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn what_serde_reads_without_repetition_is_read_alike(text in "[\\[\\]{}:,\"a0-9.eE\\\\ \\-]{0,40}") {
+            if let Ok(value) = parse(&text) {
+                prop_assert_eq!(Some(value), serde_json::from_str(&text).ok());
+            }
+        }
+    }
+}

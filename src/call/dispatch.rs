@@ -1,0 +1,114 @@
+//! Asking a model with tools, and hydrating what it calls.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::{Hydrated, Hydrator, MAX_ARGUMENT_BYTES, Repairer};
+use crate::catalog::{Catalog, Tool};
+use crate::error::{CallError, CatalogError, ResponseError, TranslateError};
+use crate::provider::{Provider, TranslateOptions, Translation, translate};
+
+/// Something that takes a chat request in a provider's format and returns the provider's answer.
+pub trait ToolClient: Send + Sync {
+    /// Returns the format that it speaks.
+    fn provider(&self) -> Provider;
+
+    /// Sends a request and returns the whole answer, or says why there is none.
+    fn send(&self, request: Value) -> ClientFuture<'_>;
+}
+
+/// The answer of a [`ToolClient`].
+pub type ClientFuture<'a> = Pin<Box<dyn Future<Output = Result<Value, String>> + Send + 'a>>;
+
+/// How tools are shown, and their calls read.
+#[derive(Clone)]
+pub struct ToolCallOptions {
+    /// Strictness, names and deferred loading.
+    pub translate: TranslateOptions,
+    /// Asked once a call whose arguments do not fit, where there is one.
+    pub repairer: Option<Arc<dyn Repairer>>,
+    /// The most text of one call's arguments that is read, in bytes.
+    pub max_argument_bytes: usize,
+}
+
+impl Default for ToolCallOptions {
+    fn default() -> Self {
+        let translate = TranslateOptions::default();
+        Self { translate, repairer: None, max_argument_bytes: MAX_ARGUMENT_BYTES }
+    }
+}
+
+/// What a model answered that was shown tools.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ToolCalls {
+    /// Its calls in order, each ready to be run, waiting for a person, or refused with what would have been right.
+    pub calls: Vec<Result<Hydrated, CallError>>,
+    /// The whole answer, with what it says besides.
+    pub response: Value,
+    /// How the tools were shown.
+    pub translation: Translation,
+}
+
+/// Why there are no calls.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToolCallError {
+    /// The tools are no sound catalog.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// The tools cannot be shown so.
+    #[error(transparent)]
+    Translate(#[from] TranslateError),
+    /// The request cannot take tools.
+    #[error("the request is no JSON object whose `tools`, if it has them, are an array; give the provider's own body")]
+    Request,
+    /// The client got no answer.
+    #[error("the model at {provider} did not answer: {reason}")]
+    Client {
+        /// The format that was spoken.
+        provider: Provider,
+        /// What the client said.
+        reason: String,
+    },
+    /// The answer is none.
+    #[error(transparent)]
+    Response(#[from] ResponseError),
+}
+
+/// Shows `tools` to a model along with `request`, and hydrates the calls of its answer. Planning stops there: nothing is
+/// run.
+///
+/// `request` is the provider's own body; the definitions are added to its `tools`. One call's fault is no fault of the
+/// others: each stands for itself in [`ToolCalls::calls`].
+///
+/// # Errors
+///
+/// [`ToolCallError`] when the tools cannot be shown, or there is no answer to read.
+pub async fn tool_call(
+    client: &dyn ToolClient,
+    mut request: Value,
+    tools: &[Arc<Tool>],
+    options: &ToolCallOptions,
+) -> Result<ToolCalls, ToolCallError> {
+    let provider = client.provider();
+    let catalog = Catalog::from_tools(tools.iter().map(|tool| tool.as_ref().clone()))?;
+    let translation = translate(catalog.tools(), provider, &options.translate)?;
+    let body: &mut Map<String, Value> = request.as_object_mut().ok_or(ToolCallError::Request)?;
+    match (body.entry("tools").or_insert_with(|| Value::Array(Vec::new())), &translation.tools) {
+        (Value::Array(known), Value::Array(more)) => known.extend(more.iter().cloned()),
+        _ => return Err(ToolCallError::Request),
+    }
+    let response = client.send(request).await.map_err(|reason| ToolCallError::Client { provider, reason })?;
+    let hydrator = Hydrator::new(catalog).translated(&translation).max_argument_bytes(options.max_argument_bytes);
+    let mut calls = Vec::new();
+    for call in provider.calls(&response)? {
+        calls.push(match &options.repairer {
+            Some(repairer) => hydrator.hydrate_with(&call, repairer.as_ref()).await,
+            None => hydrator.hydrate(&call),
+        });
+    }
+    Ok(ToolCalls { calls, response, translation })
+}

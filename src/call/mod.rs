@@ -1,0 +1,428 @@
+//! From what a model called to a call that may be run: resolve, parse, validate, repair.
+//!
+//! A model's call is text from a stranger. A [`Hydrator`] finds the tool that its name means, reads its arguments within
+//! bounds and holds them to the tool's own schema. What comes out is a [`ValidCall`], which nothing else can make; a call
+//! that only a person may let through is a [`PendingCall`]; all else is a [`CallError`] that says what would have been
+//! right, in words that a model can act on. Nothing here runs a tool.
+//!
+//! Slips that have one meaning are repaired, and the outcome says which: text that is nearly JSON, and JSON as text where
+//! the schema wants an object or an array. A [`Repairer`], such as another model, may be asked once. What was repaired is
+//! validated like all else, and nothing is ever repaired for a tool that is marked unsafe.
+
+mod approval;
+mod arguments;
+#[cfg(feature = "llm")]
+mod client;
+mod dispatch;
+mod repair;
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+pub use approval::{ApprovalError, ApprovalQueue};
+pub use arguments::MAX_ARGUMENT_BYTES;
+#[cfg(feature = "llm")]
+pub use client::{ProviderClient, ProviderClientOptions};
+pub use dispatch::{ClientFuture, ToolCallError, ToolCallOptions, ToolCalls, ToolClient, tool_call};
+
+use crate::catalog::{Catalog, NoSchemaMode, Tool};
+use crate::error::CallError;
+use crate::names::{NameTable, Resolution, Resolved, ResolvedVia};
+use crate::provider::{Arguments, Provider, ToolCall, Translation};
+use crate::ranking::ToolId;
+use crate::schema::{Compiled, example};
+
+/// How often nested text is decoded in one call: once a level.
+const MAX_DECODED_LEVELS: usize = 4;
+
+/// A call whose arguments were held to the tool's schema, or whose tool may be called without one.
+#[derive(Debug, Clone, Serialize)]
+pub struct ValidCall {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(serialize_with = "id_of")]
+    tool: Arc<Tool>,
+    names: CallNames,
+    resolved_via: ResolvedVia,
+    deprecated: bool,
+    arguments: Value,
+    validated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    no_schema_mode: Option<NoSchemaMode>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    repaired: Vec<Repair>,
+}
+
+/// The names of a call's tool, for logs and audits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CallNames {
+    /// What was called.
+    pub requested: String,
+    /// What the model was shown, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advertised: Option<String>,
+    /// The tool's own.
+    pub canonical: String,
+}
+
+/// One change that was made to a call's arguments before they fitted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "change", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Repair {
+    /// The text was nearly JSON.
+    Syntax {
+        /// What was changed.
+        changes: Vec<&'static str>,
+    },
+    /// JSON stood as text where the schema wants an object or an array.
+    Decoded {
+        /// JSON pointer to it.
+        pointer: String,
+    },
+    /// A [`Repairer`] wrote the arguments anew.
+    Rewritten {
+        /// Its name.
+        by: String,
+    },
+}
+
+impl ValidCall {
+    /// Returns what the result must be returned under, where the provider gave something.
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// Returns the tool.
+    pub fn tool(&self) -> &Arc<Tool> {
+        &self.tool
+    }
+
+    /// Returns the names of the tool that were in play.
+    pub fn names(&self) -> &CallNames {
+        &self.names
+    }
+
+    /// Returns how the called name led to the tool.
+    pub fn resolved_via(&self) -> ResolvedVia {
+        self.resolved_via
+    }
+
+    /// Tells whether the called name is an alias that shall no longer be used.
+    pub fn deprecated(&self) -> bool {
+        self.deprecated
+    }
+
+    /// Returns the arguments.
+    pub fn arguments(&self) -> &Value {
+        &self.arguments
+    }
+
+    /// Returns the arguments as a type of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Typed`] when they do not fit it, which a schema may allow.
+    pub fn arguments_as<T: DeserializeOwned>(&self) -> Result<T, CallError> {
+        T::deserialize(&self.arguments)
+            .map_err(|error| CallError::Typed { tool: self.tool.id.clone(), reason: error.to_string() })
+    }
+
+    /// Tells whether the arguments were held to a schema; they were not where the tool has none.
+    pub fn validated(&self) -> bool {
+        self.validated
+    }
+
+    /// Returns how a tool without a schema may be called.
+    pub fn no_schema_mode(&self) -> Option<NoSchemaMode> {
+        self.no_schema_mode
+    }
+
+    /// Returns what was changed before the arguments fitted; nothing where they came as they should.
+    pub fn repaired(&self) -> &[Repair] {
+        &self.repaired
+    }
+}
+
+fn id_of<S: serde::Serializer>(tool: &Arc<Tool>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&tool.id)
+}
+
+/// A call that waits for a person; see [`ApprovalQueue`].
+#[derive(Debug, Clone, Serialize)]
+#[serde(transparent)]
+pub struct PendingCall(ValidCall);
+
+impl PendingCall {
+    /// Returns the tool.
+    pub fn tool(&self) -> &Arc<Tool> {
+        self.0.tool()
+    }
+
+    /// Returns the arguments, which no schema vouches for.
+    pub fn arguments(&self) -> &Value {
+        self.0.arguments()
+    }
+
+    /// Returns the names of the tool that were in play.
+    pub fn names(&self) -> &CallNames {
+        self.0.names()
+    }
+}
+
+/// A call of a known tool.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Hydrated {
+    /// It may be run.
+    Ready(ValidCall),
+    /// A person must approve it first.
+    NeedsApproval(PendingCall),
+}
+
+/// Rewrites arguments that do not fit, such as a model that is shown what is wrong with them.
+pub trait Repairer: Send + Sync {
+    /// Returns the name under which a repair is reported.
+    fn name(&self) -> &str;
+
+    /// Returns the arguments anew, as JSON text. It is asked once a call, and never for an unsafe tool; its answer is
+    /// read and validated as the model's was.
+    fn repair<'a>(&'a self, request: RepairRequest<'a>) -> RepairFuture<'a>;
+}
+
+/// The answer of a [`Repairer`]: JSON text, or why there is none.
+pub type RepairFuture<'a> = Pin<Box<dyn Future<Output = Result<String, String>> + Send + 'a>>;
+
+/// What a [`Repairer`] is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct RepairRequest<'a> {
+    /// The tool, with its schema.
+    pub tool: &'a Tool,
+    /// The arguments as they came.
+    pub arguments: &'a str,
+    /// What is wrong with them.
+    pub problem: &'a CallError,
+}
+
+/// Turns what models call into calls of the tools of a catalog.
+#[derive(Debug)]
+pub struct Hydrator {
+    catalog: Catalog,
+    names: NameTable,
+    /// From names that the model was shown.
+    advertised: HashMap<String, ToolId>,
+    provider: Option<Provider>,
+    max_argument_bytes: usize,
+    /// Schemas as they are first needed: a catalog's reader has checked that each compiles, and few are ever called.
+    schemas: Vec<OnceLock<Result<Arc<Compiled>, String>>>,
+}
+
+impl Hydrator {
+    /// Makes a hydrator for calls by name, alias, or another writing of either.
+    pub fn new(catalog: Catalog) -> Self {
+        let names = NameTable::new(&catalog);
+        let schemas = std::iter::repeat_with(OnceLock::new).take(catalog.len()).collect();
+        let max_argument_bytes = MAX_ARGUMENT_BYTES;
+        Self { catalog, names, advertised: HashMap::new(), provider: None, max_argument_bytes, schemas }
+    }
+
+    /// Expects calls of what the model was shown: by the names of `translation`, and with the arguments in its form.
+    #[must_use]
+    pub fn translated(mut self, translation: &Translation) -> Self {
+        let known = translation.names.iter().filter_map(|(name, id)| Some((name.clone(), self.catalog.find(id)?)));
+        self.advertised = known.collect();
+        self.provider = Some(translation.provider);
+        self
+    }
+
+    /// Refuses arguments of more bytes than this unread; [`MAX_ARGUMENT_BYTES`] unless told otherwise.
+    #[must_use]
+    pub fn max_argument_bytes(mut self, bytes: usize) -> Self {
+        self.max_argument_bytes = bytes;
+        self
+    }
+
+    /// Hydrates a call.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`], which says what would have been right.
+    pub fn hydrate(&self, call: &ToolCall) -> Result<Hydrated, CallError> {
+        let found = self.resolve(&call.name)?;
+        let (arguments, repaired) = self.arguments(found.tool, &call.arguments)?;
+        self.finish(call, found, arguments, repaired)
+    }
+
+    /// Hydrates a call, and asks `repairer` once where its arguments do not fit.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hydrator::hydrate`], for the arguments as they came.
+    pub async fn hydrate_with(&self, call: &ToolCall, repairer: &dyn Repairer) -> Result<Hydrated, CallError> {
+        let found = self.resolve(&call.name)?;
+        let tool = self.catalog.tool(found.tool);
+        let problem = match self.arguments(found.tool, &call.arguments) {
+            Ok((arguments, repaired)) => return self.finish(call, found, arguments, repaired),
+            Err(problem @ (CallError::Malformed { .. } | CallError::Invalid { .. })) if !tool.is_unsafe() => problem,
+            Err(other) => return Err(other),
+        };
+        let text = match &call.arguments {
+            Arguments::Text(text) => text.clone(),
+            Arguments::Json(value) => value.to_string(),
+        };
+        let request = RepairRequest { tool, arguments: &text, problem: &problem };
+        let answer = match repairer.repair(request).await {
+            Ok(answer) => self.arguments(found.tool, &Arguments::Text(answer)).map_err(|error| error.to_string()),
+            Err(reason) => Err(reason),
+        };
+        match answer {
+            Ok((arguments, mut repaired)) => {
+                repaired.insert(0, Repair::Rewritten { by: repairer.name().to_owned() });
+                self.finish(call, found, arguments, repaired)
+            }
+            Err(reason) => Err(problem.with_failed_repair(repairer.name(), &reason)),
+        }
+    }
+
+    /// Finds the tool that a called name means: what the model was shown comes first.
+    fn resolve(&self, name: &str) -> Result<Resolved, CallError> {
+        if let Some(&tool) = self.advertised.get(name) {
+            return Ok(Resolved { tool, via: ResolvedVia::Advertised, deprecated: false });
+        }
+        let requested = || crate::catalog::spelling::shown(name, 100).into_owned();
+        match self.names.resolve(name) {
+            Resolution::Tool(found) => Ok(found),
+            Resolution::Ambiguous(tools) => {
+                let candidates = tools.into_iter().map(|tool| self.catalog.tool(tool).id.clone()).collect();
+                Err(CallError::AmbiguousTool { name: requested(), candidates })
+            }
+            Resolution::Unknown { suggestions } => Err(CallError::UnknownTool { name: requested(), suggestions }),
+        }
+    }
+
+    /// Reads the arguments and holds them to the tool's schema.
+    fn arguments(&self, id: ToolId, given: &Arguments) -> Result<(Value, Vec<Repair>), CallError> {
+        let tool = self.catalog.tool(id);
+        let (mut arguments, mut repaired) = self.read(tool, given)?;
+        let Some(schema) = &tool.parameters else {
+            return match arguments {
+                Value::Object(_) => Ok((arguments, repaired)),
+                other => Err(CallError::malformed(
+                    &tool.id,
+                    format!("they are {}, not an object", crate::schema::kind(&other)),
+                )),
+            };
+        };
+        let compiled = self.schemas[id.index()].get_or_init(|| Compiled::new(schema).map(Arc::new));
+        let compiled = compiled.as_ref().map_err(|reason| CallError::malformed(&tool.id, reason.clone()))?;
+        if let Some(provider) = self.provider {
+            provider.restore_arguments(schema, &mut arguments);
+        }
+        if compiled.accepts(&arguments) {
+            return Ok((arguments, repaired));
+        }
+        if !tool.is_unsafe()
+            && let Some((decoded, pointers)) = decode(compiled, &arguments)
+        {
+            repaired.extend(pointers.into_iter().map(|pointer| Repair::Decoded { pointer }));
+            return Ok((decoded, repaired));
+        }
+        let faults = compiled.faults(&arguments);
+        Err(CallError::Invalid {
+            tool: tool.id.clone(),
+            faults,
+            example: example(schema, compiled),
+            failed_repair: None,
+        })
+    }
+
+    /// Reads the arguments within bounds. No text at all is no arguments, as some providers send it.
+    fn read(&self, tool: &Tool, given: &Arguments) -> Result<(Value, Vec<Repair>), CallError> {
+        let most = self.max_argument_bytes;
+        match given {
+            Arguments::Text(text) if text.len() > most => {
+                Err(CallError::TooLarge { tool: tool.id.clone(), bytes: text.len(), most })
+            }
+            Arguments::Text(text) if text.trim().is_empty() => Ok((Value::Object(Map::new()), Vec::new())),
+            Arguments::Text(text) => match arguments::parse(text) {
+                Ok(value) => Ok((value, Vec::new())),
+                Err(reason) if tool.is_unsafe() => Err(CallError::malformed(&tool.id, reason)),
+                Err(reason) => match repair::repair(text) {
+                    Some((value, changes)) => Ok((value, vec![Repair::Syntax { changes }])),
+                    None => Err(CallError::malformed(&tool.id, reason)),
+                },
+            },
+            Arguments::Json(value) => match arguments::measure(value, most) {
+                Ok(_) => Ok((value.clone(), Vec::new())),
+                Err(arguments::Limit::Bytes(bytes)) => Err(CallError::TooLarge { tool: tool.id.clone(), bytes, most }),
+                Err(limit) => Err(CallError::malformed(&tool.id, limit.to_string())),
+            },
+        }
+    }
+
+    fn finish(
+        &self,
+        call: &ToolCall,
+        found: Resolved,
+        arguments: Value,
+        repaired: Vec<Repair>,
+    ) -> Result<Hydrated, CallError> {
+        let tool = Arc::clone(self.catalog.tool(found.tool));
+        let advertised = self.advertised.iter().filter(|(_, tool)| **tool == found.tool).map(|(name, _)| name);
+        let advertised = match found.via {
+            ResolvedVia::Advertised => Some(call.name.clone()),
+            _ => advertised.min().cloned(),
+        };
+        let no_schema_mode = tool.no_schema_mode.filter(|_| tool.parameters.is_none());
+        let says_it_writes = tool.is_unsafe() || tool.annotations.read_only_hint == Some(false);
+        if no_schema_mode == Some(NoSchemaMode::ReadOnly) && says_it_writes {
+            return Err(CallError::NotReadOnly { tool: tool.id.clone() });
+        }
+        let call = ValidCall {
+            id: call.id.clone(),
+            names: CallNames { requested: call.name.clone(), advertised, canonical: tool.name.clone() },
+            resolved_via: found.via,
+            deprecated: found.deprecated,
+            arguments,
+            validated: tool.parameters.is_some(),
+            no_schema_mode,
+            repaired,
+            tool,
+        };
+        Ok(match no_schema_mode {
+            Some(NoSchemaMode::HumanApproval) => Hydrated::NeedsApproval(PendingCall(call)),
+            _ => Hydrated::Ready(call),
+        })
+    }
+}
+
+/// Decodes JSON that stands as text where the schema wants an object or an array; only what then fits counts.
+fn decode(compiled: &Compiled, arguments: &Value) -> Option<(Value, Vec<String>)> {
+    let mut decoded = arguments.clone();
+    let mut pointers = Vec::new();
+    for _ in 0..MAX_DECODED_LEVELS {
+        let places = compiled.texts_for_structures(&decoded);
+        let before = pointers.len();
+        for pointer in places {
+            let Some(place) = decoded.pointer_mut(&pointer) else { continue };
+            let inner = place.as_str().and_then(|text| arguments::parse(text).ok());
+            if let Some(inner @ (Value::Object(_) | Value::Array(_))) = inner {
+                *place = inner;
+                pointers.push(pointer);
+            }
+        }
+        if pointers.len() == before {
+            return None;
+        }
+        if compiled.accepts(&decoded) {
+            return Some((decoded, pointers));
+        }
+    }
+    None
+}

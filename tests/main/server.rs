@@ -1,0 +1,99 @@
+//! A server of the tests that answers over HTTP as it is told.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// What the server was sent.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    /// Request line and headers, in lower case.
+    pub(crate) head: String,
+    pub(crate) body: Value,
+}
+
+/// What the server answers.
+pub(crate) enum Reply {
+    Json(Value),
+    /// Status line without the version, further headers, and the body.
+    Raw(&'static str, String, String),
+    /// A list that never ends.
+    Endless,
+    /// Nothing, for as long as the test lasts.
+    Hang,
+}
+
+impl Reply {
+    pub(crate) fn status(status: &'static str, body: &str) -> Self {
+        Self::Raw(status, String::new(), body.to_owned())
+    }
+}
+
+/// A server that answers the n-th request, counted from 0, as it is told.
+pub(crate) struct Server {
+    /// The base that a user would name.
+    pub(crate) url: String,
+    pub(crate) asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Server {
+    pub(crate) fn new(answer: impl Fn(usize, &Asked) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let url = format!("http://{}/v1", listener.local_addr().expect("it is bound"));
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (answer, log) = (Arc::new(answer), Arc::clone(&asked));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (answer, log) = (Arc::clone(&answer), Arc::clone(&log));
+                thread::spawn(move || serve(&stream, answer.as_ref(), &log));
+            }
+        });
+        Self { url, asked }
+    }
+
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().expect("nobody panicked").clone()
+    }
+}
+
+fn serve(stream: &TcpStream, answer: &dyn Fn(usize, &Asked) -> Reply, log: &Mutex<Vec<Asked>>) {
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).expect("the request can be read") == 0 {
+            return;
+        }
+    }
+    let head = head.to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("the length is told");
+    let mut body = vec![0; length.parse().expect("a length is a number")];
+    reader.read_exact(&mut body).expect("the request can be read");
+    let asked = Asked { head, body: serde_json::from_slice(&body).expect("the request is JSON") };
+    let n = {
+        let mut log = log.lock().expect("nobody panicked");
+        log.push(asked.clone());
+        log.len() - 1
+    };
+    let (status, headers, body) = match answer(n, &asked) {
+        Reply::Json(value) => ("200 OK", String::new(), value.to_string()),
+        Reply::Raw(status, headers, body) => (status, headers, body),
+        Reply::Endless => return endless(stream),
+        Reply::Hang => return thread::sleep(Duration::from_secs(60)),
+    };
+    let length = body.len();
+    let text = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n{body}");
+    // A client that has seen enough may have hung up.
+    let _gone = (&mut &*stream).write_all(text.as_bytes());
+}
+
+fn endless(mut stream: &TcpStream) {
+    let head = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"data\": [{\"index\": 0, \"embedding\": [0";
+    let mut part = head.to_owned();
+    while stream.write_all(part.as_bytes()).is_ok() {
+        part = ",0.125".repeat(10_000);
+    }
+}
