@@ -60,10 +60,15 @@ pub use embed::{EndpointEmbedder, EndpointOptions};
 #[cfg(feature = "fastembed")]
 pub use embed::{FastEmbedder, FastEmbedderOptions};
 pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
-pub use error::{CatalogError, CatalogFault, EmbedError, IndexError, PickError, ScorerError};
+pub use error::{
+    CatalogError, CatalogFault, EmbedError, IndexError, PickError, ScorerError, SkillError, SkillFault,
+};
 pub use fuse::{DEFAULT_RRF_K, Fusion, Mode};
 pub use index::{IndexStats, TermKind};
-pub use names::{NameTable, Resolution, Resolved, ResolvedVia};
+pub use names::{
+    AllowedTool, NameTable, Resolution, Resolved, ResolvedVia, Skill, SkillFolder, SkillReport, SkillTool, ToolMeaning,
+    skills_section, tools_section,
+};
 pub use options::{PickOptions, UNTRUSTED_MAX_PER_SOURCE};
 pub use query::{MAX_QUERY_BYTES, Query};
 pub use ranking::ToolId;

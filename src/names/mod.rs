@@ -5,10 +5,16 @@
 //! guarantees by refusing an alias that is another tool's name. A name that nobody has is looked up once more without
 //! case and separators, so that `readFile` and `READ-FILE` mean `read_file`.
 
+mod prompt;
+mod skills;
+
 use std::collections::BTreeSet;
 
 use foldhash::{HashMap, HashMapExt};
 use serde::Serialize;
+
+pub use prompt::{skills_section, tools_section};
+pub use skills::{AllowedTool, Skill, SkillFolder, SkillReport, SkillTool, ToolMeaning};
 
 use crate::catalog::Catalog;
 use crate::ranking::ToolId;
