@@ -60,9 +60,7 @@ pub use embed::{EndpointEmbedder, EndpointOptions};
 #[cfg(feature = "fastembed")]
 pub use embed::{FastEmbedder, FastEmbedderOptions};
 pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
-pub use error::{
-    CatalogError, CatalogFault, EmbedError, IndexError, PickError, ScorerError, SkillError, SkillFault,
-};
+pub use error::{CatalogError, CatalogFault, EmbedError, IndexError, PickError, ScorerError, SkillError, SkillFault};
 pub use fuse::{DEFAULT_RRF_K, Fusion, Mode};
 pub use index::{IndexStats, TermKind};
 pub use names::{
@@ -76,8 +74,8 @@ pub use schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 pub use scorer::{Score, ScoreFuture, Scorer, per_tool};
 pub use selection::{
     Considered, Degraded, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool, KeywordEvidence,
-    Pick, Provenance, SELECTION_VERSION, Selection, SemanticEvidence, Stage, StageReport, StageStatus, TermEvidence,
-    Timings, WordEvidence,
+    Pick, Provenance, SELECTION_VERSION, Selection, SemanticEvidence, SkillPick, Stage, StageReport, StageStatus,
+    TermEvidence, Timings, WordEvidence,
 };
 
 /// Compiles and runs the examples of the README.

@@ -31,8 +31,7 @@ pub fn tools_section<'a>(tools: impl IntoIterator<Item = &'a Arc<Tool>>) -> Stri
         let aliases = tool.aliases.iter().filter(|alias| !alias.deprecated);
         let aliases: Vec<String> = aliases.map(|alias| one_line(&alias.name, MAX_NAME_CHARS)).collect();
         any_alias |= !aliases.is_empty();
-        let aliases =
-            if aliases.is_empty() { String::new() } else { format!(" (aliases: {})", aliases.join(", ")) };
+        let aliases = if aliases.is_empty() { String::new() } else { format!(" (aliases: {})", aliases.join(", ")) };
         item(&format!("{}{aliases}", one_line(&name, MAX_NAME_CHARS)), &one_line(&tool.description, MAX_TOOL_CHARS))
     });
     let lines: String = lines.collect();
@@ -42,9 +41,9 @@ pub fn tools_section<'a>(tools: impl IntoIterator<Item = &'a Arc<Tool>>) -> Stri
 
 /// Lists skills, one a line; empty where there are none.
 pub fn skills_section<'a>(skills: impl IntoIterator<Item = &'a Skill>) -> String {
-    let lines = skills.into_iter().map(|skill| {
-        item(&one_line(&skill.name, MAX_NAME_CHARS), &one_line(&skill.description, MAX_SKILL_CHARS))
-    });
+    let lines = skills
+        .into_iter()
+        .map(|skill| item(&one_line(&skill.name, MAX_NAME_CHARS), &one_line(&skill.description, MAX_SKILL_CHARS)));
     let lines: String = lines.collect();
     if lines.is_empty() {
         return lines;
@@ -61,21 +60,24 @@ fn item(name: &str, description: &str) -> String {
 
 /// A text on one line, without characters that do not show, and cut after `chars` characters.
 fn one_line(text: &str, chars: usize) -> String {
-    let visible = text.chars().map(|c| if is_gap(c) { ' ' } else { c }).filter(|&c| !is_hidden(c));
     let mut line = String::new();
     let mut length = 0;
-    for c in visible {
-        if c == ' ' && (line.is_empty() || line.ends_with(' ')) {
-            continue;
+    let mut gap = false;
+    for c in text.chars() {
+        if is_gap(c) {
+            gap = length > 0;
+        } else if !is_hidden(c) {
+            length += 1 + usize::from(gap);
+            if length > chars {
+                line.push('…');
+                break;
+            }
+            if std::mem::take(&mut gap) {
+                line.push(' ');
+            }
+            line.push(c);
         }
-        if length == chars {
-            line.push('…');
-            return line;
-        }
-        line.push(c);
-        length += 1;
     }
-    line.truncate(line.trim_end().len());
     line
 }
 

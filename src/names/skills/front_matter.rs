@@ -79,7 +79,11 @@ pub(super) fn read(text: &str, folder: Option<&str>) -> Result<Skill, Vec<SkillF
     for (field, is_missing) in [("name", name.is_none()), ("description", description.is_none())] {
         if is_missing && !faults.iter().any(|fault| fault.message.starts_with(&format!("the {field} "))) {
             let message = format!("the {field} is missing");
-            faults.push(SkillFault { line: None, message, remedy: format!("write `{field}: …` into the front matter") });
+            faults.push(SkillFault {
+                line: None,
+                message,
+                remedy: format!("write `{field}: …` into the front matter"),
+            });
         }
     }
     let allowed_tools = front_matter.allowed_tools.map_or_else(Vec::new, |entries| allowed(&mut faults, &entries));
@@ -180,10 +184,7 @@ fn name_problem(name: &str, folder: Option<&str>) -> Option<(String, String)> {
     let problem = if length == 0 {
         "the name is empty".to_owned()
     } else if length > MAX_NAME_CHARS {
-        return Some((
-            format!("the name has {length} characters"),
-            format!("shorten it to {MAX_NAME_CHARS}"),
-        ));
+        return Some((format!("the name has {length} characters"), format!("shorten it to {MAX_NAME_CHARS}")));
     } else if let Some(c) = name.chars().find(|&c| !fine(c)) {
         format!("the name {name:?} holds {c:?}")
     } else if name.starts_with('-') || name.ends_with('-') {
@@ -278,7 +279,11 @@ mod tests {
     fn tools(value: &str) -> Vec<String> {
         let text = file(&format!("name: a\ndescription: b\nallowed-tools: {value}"));
         let skill = read(&text, None).unwrap_or_else(|faults| panic!("{value}: {faults:?}"));
-        skill.allowed_tools.iter().map(|tool| format!("{}|{}", tool.name, tool.scope.as_deref().unwrap_or(""))).collect()
+        skill
+            .allowed_tools
+            .iter()
+            .map(|tool| format!("{}|{}", tool.name, tool.scope.as_deref().unwrap_or("")))
+            .collect()
     }
 
     fn faults(text: &str, folder: Option<&str>) -> Vec<(Option<usize>, String)> {
