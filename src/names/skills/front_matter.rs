@@ -150,9 +150,13 @@ fn options() -> serde_saphyr::Options {
 }
 
 fn syntax(error: &serde_saphyr::Error) -> SkillFault {
+    let line = error.location().and_then(|location| usize::try_from(location.line()).ok()).filter(|&line| line > 0);
+    let message = error.to_string();
+    // The message repeats the line.
+    let told = message.split(" at line ").next().filter(|_| line.is_some()).unwrap_or(&message);
     SkillFault {
-        line: error.location().and_then(|location| usize::try_from(location.line()).ok()).filter(|&line| line > 0),
-        message: error.to_string().split_whitespace().collect::<Vec<_>>().join(" "),
+        line,
+        message: told.split_whitespace().collect::<Vec<_>>().join(" "),
         remedy: "write `key: value` lines, and put a value that holds `: ` or `#` in quotation marks".to_owned(),
     }
 }
