@@ -95,7 +95,8 @@ impl EngineBuilder {
     }
 
     /// Picks skills too, and brings their tools along. Only those are picked whose tools the catalog has; see
-    /// [`Engine::skill_reports`]. They are ranked by what ranks the tools, but never by a custom scorer.
+    /// [`Engine::skill_reports`]. They are ranked beside
+    /// the tools by the built-in ranking, also where a custom scorer ranks the tools.
     #[must_use]
     pub fn skills(mut self, skills: Vec<Skill>) -> Self {
         self.skills = Some(skills);
@@ -180,7 +181,7 @@ impl Engine {
             None => rank(index, &request, &mut trace)?,
         };
         let picked = match &self.skills {
-            Some(skills) => Some((skills, skills.pick(&mut request, &mut trace)?)),
+            Some(skills) => Some((skills, skills.pick(index, &mut request, &basis, &mut trace)?)),
             None => None,
         };
         let Narrowed { below_threshold, ranking, kept } = narrow(index, &request, &basis, &mut trace);

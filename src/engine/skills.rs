@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Narrowed, Trace, narrow, rank};
+use super::{Narrowed, Trace, narrow};
 use crate::catalog::{Catalog, Tool};
 use crate::error::{IndexError, PickError};
 use crate::explain::{Basis, Explainer};
+use crate::fuse::Fused;
 use crate::index::{Index, IndexConfig};
 use crate::names::{Skill, SkillReport, ToolMeaning};
 use crate::options::{PickOptions, Request};
@@ -58,8 +59,15 @@ impl SkillIndex {
         &self.reports
     }
 
-    /// Picks the skills that the request needs, and adds their tools to what it needs.
-    pub(super) fn pick(&self, request: &mut Request<'_>, trace: &mut Trace) -> Result<Vec<Picked>, PickError> {
+    /// Picks the skills that the request needs, and adds their tools to what it needs. A skill is held against the tools
+    /// as well, so that the best of a few skills is not taken for a good one.
+    pub(super) fn pick(
+        &self,
+        index: &Index,
+        request: &mut Request<'_>,
+        basis: &Basis,
+        trace: &mut Trace,
+    ) -> Result<Vec<Picked>, PickError> {
         if self.skills.is_empty() {
             trace.skipped(Stage::Skills, "the catalog has the tools of no skill");
             return Ok(Vec::new());
@@ -73,21 +81,15 @@ impl SkillIndex {
         };
         let asked = Request::new(&self.index, request.query, &options)?;
         let mut own = Trace::within(trace.deadline, std::mem::take(&mut trace.embedded));
-        let basis = rank(&self.index, &asked, &mut own)?;
-        // Where nothing ranks them no skill is better than another, and none is needed.
-        let picked = match basis {
-            Basis::Registration { .. } => Vec::new(),
-            _ => {
-                let Narrowed { kept, .. } = narrow(&self.index, &asked, &basis, &mut own);
-                let picks = Explainer::new(&self.index, &asked, &basis).picks(&kept);
-                let picked = kept.picks.iter().zip(picks).map(|(candidate, pick)| Picked {
-                    place: candidate.tool.index(),
-                    score: pick.score,
-                    reason: pick.reason,
-                });
-                picked.collect()
-            }
-        };
+        let basis = self.rank(index, request, basis, &asked, &mut own)?;
+        let Narrowed { kept, .. } = narrow(&self.index, &asked, &basis, &mut own);
+        let picks = Explainer::new(&self.index, &asked, &basis).picks(&kept);
+        let picked = kept.picks.iter().zip(picks).map(|(candidate, pick)| Picked {
+            place: candidate.tool.index(),
+            score: pick.score,
+            reason: pick.reason,
+        });
+        let picked: Vec<Picked> = picked.collect();
         trace.embedded = own.embedded;
         match own.degraded.first() {
             Some(degraded) => trace.failed(Stage::Skills, format!("{}: {}", degraded.stage, degraded.reason)),
@@ -100,6 +102,26 @@ impl SkillIndex {
             }
         }
         Ok(picked)
+    }
+
+    /// Ranks the skills among the tools.
+    fn rank(
+        &self,
+        index: &Index,
+        request: &Request<'_>,
+        tools: &Basis,
+        asked: &Request<'_>,
+        trace: &mut Trace,
+    ) -> Result<Basis, PickError> {
+        let (terms, signals) = super::signals(&self.index, asked, trace)?;
+        let fused = if let Basis::Fused { fused, .. } = tools {
+            fused.beside(&request.eligibility, signals, &asked.eligibility)
+        } else {
+            let (_, of_tools) = super::signals(index, request, trace)?;
+            let fused = Fused::new(of_tools, asked.options.fusion, &request.eligibility);
+            fused.beside(&request.eligibility, signals, &asked.eligibility)
+        };
+        Ok(Basis::Fused { mode: asked.mode, terms, fused })
     }
 
     /// Says what became of the tools of the picked skills.
