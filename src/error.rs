@@ -125,7 +125,7 @@ pub enum SkillError {
         path: PathBuf,
     },
     /// The folder holds more than is looked at.
-    #[error("the folder {} holds more than {limit} {what}, and the rest is passed over; name a smaller one", path.display())]
+    #[error("the folder {} holds more than {limit} {what}, the rest is passed over; name a smaller one", path.display())]
     TooMany {
         /// The folder.
         path: PathBuf,

@@ -154,9 +154,9 @@ impl Fused {
         fused
     }
 
-    /// Fuses the signals of another catalog, such as one of skills, and scores its candidates as if they stood beside
-    /// the eligible tools of this one: what all tools are better at is no good answer, though it be the best of its own.
-    /// Signals of retrievers that have not spoken of both are left out.
+    /// Sums up the signals of another catalog, such as one of skills, and scores its candidates as if they stood beside
+    /// the eligible tools of this one: the best of its own may be no good answer. Signals of retrievers that have not
+    /// spoken of both are left out.
     pub(crate) fn beside(&self, eligibility: &Eligibility, others: Signals, theirs: &Eligibility) -> Self {
         let tools = self.values.len();
         let pool = others.into_iter().filter_map(|(retriever, other)| {
@@ -168,7 +168,7 @@ impl Fused {
         let behind = theirs.admitted().map(|other| ToolId::from_index(tools + other.index()));
         let admitted: Vec<ToolId> = eligibility.admitted().chain(behind).collect();
         let eligibility = Eligibility::only(&admitted, tools + theirs.tools());
-        let mut fused = Self::new(pool.collect(), self.method, &eligibility);
+        let mut fused = Self::new(pool.collect(), Fusion::Weighted, &eligibility);
         fused.values.drain(..tools);
         fused.parts.iter_mut().for_each(|part| drop(part.signal.scores.drain(..tools)));
         fused
@@ -304,6 +304,31 @@ mod tests {
                 }
             }
             prop_assert!((0.0..=1.0).contains(&fused.answerable()));
+        }
+
+        #[test]
+        fn what_stands_beside_the_tools_is_scored_as_one_of_them((keyword, semantic, admitted) in catalogs(), cut in 0..40usize) {
+            let cut = cut.min(keyword.len());
+            let signals = |keyword: &[f32], semantic: &[f32]| vec![
+                (Retriever::Keyword, signal(keyword, 0.0, 12.0)),
+                (Retriever::Static, signal(semantic, f32::NEG_INFINITY, 1.0)),
+            ];
+            let place = |tool: &ToolId| tool.index();
+            let before: Vec<ToolId> = admitted.iter().copied().filter(|tool| place(tool) < cut).collect();
+            let behind = admitted.iter().filter(|tool| place(tool) >= cut).map(|tool| ToolId::from_index(place(tool) - cut));
+            let behind: Vec<ToolId> = behind.collect();
+            let all = Fused::new(
+                signals(&keyword, &semantic), Fusion::Weighted, &Eligibility::only(&admitted, keyword.len())
+            );
+            let tools = Eligibility::only(&before, cut);
+            let own = Fused::new(signals(&keyword[..cut], &semantic[..cut]), Fusion::Rrf { k: 60 }, &tools);
+            let theirs = Eligibility::only(&behind, keyword.len() - cut);
+            let beside = own.beside(&tools, signals(&keyword[cut..], &semantic[cut..]), &theirs);
+            for &other in &behind {
+                let same = ToolId::from_index(cut + other.index());
+                prop_assert!((beside.score_of(other) - all.score_of(same)).abs() < 1e-6);
+                prop_assert!((beside.value(other) - all.value(same)).abs() < 1e-6);
+            }
         }
 
         #[test]

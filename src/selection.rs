@@ -37,8 +37,8 @@ pub struct Selection {
     pub answerable: Option<f32>,
     /// The picked tools, best first. Empty is a normal answer.
     pub picks: Vec<Pick>,
-    /// The skills that the request needs, best first; absent where the engine has none. Their tools are among the picks,
-    /// beyond `max_candidates`.
+    /// The skills that the request needs, best first; absent where the engine has none. Their tools are among the
+    /// picks, beyond `max_candidates`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skills: Option<Vec<SkillPick>>,
     /// What the caller may not see.

@@ -6,7 +6,7 @@ use super::{Narrowed, Trace, narrow};
 use crate::catalog::{Catalog, Tool};
 use crate::error::{IndexError, PickError};
 use crate::explain::{Basis, Explainer};
-use crate::fuse::Fused;
+use crate::fuse::{Fused, Fusion};
 use crate::index::{Index, IndexConfig};
 use crate::names::{Skill, SkillReport, ToolMeaning};
 use crate::options::{PickOptions, Request};
@@ -59,8 +59,7 @@ impl SkillIndex {
         &self.reports
     }
 
-    /// Picks the skills that the request needs, and adds their tools to what it needs. A skill is held against the tools
-    /// as well, so that the best of a few skills is not taken for a good one.
+    /// Picks the skills that the request needs, and adds their tools to what it needs.
     pub(super) fn pick(
         &self,
         index: &Index,
@@ -75,7 +74,6 @@ impl SkillIndex {
         let options = PickOptions {
             max_candidates: request.options.max_candidates,
             min_score: request.options.min_score,
-            fusion: request.options.fusion,
             mode: Some(request.mode),
             ..PickOptions::default()
         };
@@ -104,7 +102,7 @@ impl SkillIndex {
         Ok(picked)
     }
 
-    /// Ranks the skills among the tools.
+    /// Ranks the skills beside the tools, so that the best of a few skills is not taken for a good one.
     fn rank(
         &self,
         index: &Index,
@@ -118,7 +116,7 @@ impl SkillIndex {
             fused.beside(&request.eligibility, signals, &asked.eligibility)
         } else {
             let (_, of_tools) = super::signals(index, request, trace)?;
-            let fused = Fused::new(of_tools, asked.options.fusion, &request.eligibility);
+            let fused = Fused::new(of_tools, Fusion::Weighted, &request.eligibility);
             fused.beside(&request.eligibility, signals, &asked.eligibility)
         };
         Ok(Basis::Fused { mode: asked.mode, terms, fused })

@@ -1,7 +1,7 @@
 //! What a host may tell a model of its tools and skills, in words.
 //!
-//! A model calls the names that it has seen, so a host that wants aliases called lists them. Names and descriptions come
-//! from whoever wrote the tool or the skill: each is made one short line, so that none adds a line of its own.
+//! A model calls the names that it has seen, so a host that wants aliases called lists them. Names and descriptions
+//! come from whoever wrote the tool or the skill: each is made one short line, so that none adds a line of its own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -90,8 +90,8 @@ fn is_gap(c: char) -> bool {
 fn is_hidden(c: char) -> bool {
     let ignorable = matches!(
         c,
-        '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{2800}' | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}'
+        '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{2800}'
+            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}'
     );
     ignorable || c.general_category_group() == GeneralCategoryGroup::Other
 }

@@ -1,7 +1,7 @@
 //! Skills: folders of instructions that say which tools they need.
 //!
-//! A skill is a folder with a `SKILL.md`: YAML front matter with a `name`, a `description` and `allowed-tools`, then the
-//! instructions ([the specification](https://agentskills.io/specification)). Skills are written for many hosts and call
+//! A skill is a folder with a `SKILL.md`: YAML front matter with a `name`, a `description` and `allowed-tools`, then
+//! the instructions ([the specification](https://agentskills.io/specification)). Skills are written for many hosts and call
 //! tools by the names of the ecosystem, so whether one can be used here is for the [`NameTable`] to say: by name, by
 //! alias, or in another writing.
 
@@ -221,8 +221,8 @@ mod tests {
         assert!(!found.is_compatible());
         assert_eq!(
             found.to_string(),
-            "the skill \"a\" (a/SKILL.md) cannot be used: there is no tool \"terminalRunn\", did you mean terminalRun?; \
-             \"send\" is ambiguous, write one of mail/send, chat/send; there is no tool \"zzz\""
+            "the skill \"a\" (a/SKILL.md) cannot be used: there is no tool \"terminalRunn\", did you mean \
+             terminalRun?; \"send\" is ambiguous, write one of mail/send, chat/send; there is no tool \"zzz\""
         );
     }
 

@@ -3,10 +3,12 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use picktools::{
-    Catalog, Engine, IndexError, Mode, NameTable, PickOptions, ResolvedVia, Score, Selection, Skill, SkillError,
-    SkillFolder, SkillReport, Stage, StageStatus, ToolMeaning, per_tool, skills_section, tools_section,
+    Catalog, EmbedError, Embedder, Engine, Fusion, IndexError, Mode, NameTable, PickOptions, ResolvedVia, Role, Score,
+    Selection, Skill, SkillError, SkillFolder, SkillReport, Stage, StageStatus, StaticEmbedder, ToolMeaning, per_tool,
+    skills_section, tools_section,
 };
 use tempfile::tempdir;
 
@@ -299,8 +301,41 @@ fn skills_are_ranked_in_every_mode_and_beside_a_scorer() {
         assert_eq!(picked(&selection).first(), Some(&"plan-team-meeting"), "{options:?}");
         assert!(ids(&selection).contains(&"calendar/create_event"), "{options:?}");
     }
+    let ranks = PickOptions { fusion: Fusion::Rrf { k: 60 }, ..PickOptions::default() };
+    assert_eq!(picked(&pick(&engine, request, &ranks)).first(), Some(&"plan-team-meeting"));
+    assert!(picked(&pick(&engine, "resize a picture", &ranks)).is_empty());
     let most = PickOptions { max_candidates: 2, min_score: 0.0, ..PickOptions::default() };
     assert_eq!(picked(&pick(&engine, request, &most)).len(), 2, "no more skills than candidates");
+}
+
+/// The static model, which counts the requests that it embeds.
+struct Counting(Arc<StaticEmbedder>, AtomicUsize);
+
+impl Embedder for Counting {
+    fn identity(&self) -> &str {
+        "counting"
+    }
+
+    fn dimensions(&self) -> usize {
+        self.0.dimensions()
+    }
+
+    fn embed(&self, role: Role, texts: &[&str], done: &(dyn Fn(usize) + Sync)) -> Result<Vec<Vec<f32>>, EmbedError> {
+        if role == Role::Query {
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+        self.0.embed(role, texts, done)
+    }
+}
+
+#[test]
+fn the_request_is_embedded_once_for_tools_and_skills() {
+    let model = Arc::new(Counting(StaticEmbedder::shared().expect("it is inside"), AtomicUsize::new(0)));
+    let builder = Engine::builder(workplace()).embedder(Arc::clone(&model) as Arc<dyn Embedder>);
+    let engine = builder.skills(skills("skills")).build().expect("the model does not fail");
+    let selection = pick(&engine, "the build is red", &PickOptions::default());
+    assert_eq!(picked(&selection).first(), Some(&"fix-failing-build"));
+    assert_eq!(model.1.load(Ordering::Relaxed), 1);
 }
 
 #[test]

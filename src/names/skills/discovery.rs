@@ -36,9 +36,9 @@ pub struct SkillFolder {
 impl SkillFolder {
     /// Reads every `SKILL.md` below a folder, the folder's own as well.
     ///
-    /// Symbolic links are followed. What lies more than 8 levels deep, or in `.git` and `node_modules`, is not looked at,
-    /// nor are more than 20,000 files and folders; at most 1,000 skills of at most 256 KiB each are read. Of skills with
-    /// one name the first counts.
+    /// Symbolic links are followed. What lies more than 8 levels deep, or in `.git` and `node_modules`, is not looked
+    /// at, nor are more than 20,000 files and folders; at most 1,000 skills of at most 256 KiB each are read. Of skills
+    /// with one name the first counts.
     ///
     /// # Errors
     ///

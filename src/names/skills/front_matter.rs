@@ -310,8 +310,8 @@ mod tests {
 
     #[test]
     fn other_members_are_passed_over_and_any_line_end_will_do() {
-        let text = "\u{feff}---\r\nname: a-1\r\nlicense: MIT\r\nmetadata:\r\n  owner: {b: [c]}\r\ndescription: >\r\n  one\r\n  \
-                    two\r\n---\r\nDo this.\r\n";
+        let text = "\u{feff}---\r\nname: a-1\r\nlicense: MIT\r\nmetadata:\r\n  owner: {b: [c]}\r\n\
+                    description: >\r\n  one\r\n  two\r\n---\r\nDo this.\r\n";
         let skill = read(text, Some("a-1")).expect("it is sound");
         assert_eq!((skill.name.as_str(), skill.description.as_str()), ("a-1", "one two"));
         assert_eq!(skill.body, "Do this.\r\n");
@@ -406,8 +406,8 @@ mod tests {
                 .collect();
             let written: Vec<String> = tools.iter().map(ToString::to_string).collect();
             let text = written.join(if comma { "," } else { " " });
-            let read: Vec<AllowedTool> = split(&text).into_iter().map(|part| tool(part).expect("it is sound")).collect();
-            prop_assert_eq!(read, tools);
+            let read = split(&text).into_iter().map(|part| tool(part).expect("it is sound"));
+            prop_assert_eq!(read.collect::<Vec<_>>(), tools);
         }
     }
 }
