@@ -1,5 +1,6 @@
 //! Skills beside tools: an index of their own, ranked as tools are, and what they bring along.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Narrowed, Trace, narrow};
@@ -43,8 +44,13 @@ impl SkillIndex {
     pub(super) fn build(skills: Vec<Skill>, tools: &Index, config: IndexConfig) -> Result<Self, IndexError> {
         let mut usable = Vec::new();
         let mut reports = Vec::new();
+        // Skills name the same few tools over and over, and the nearest names take a while to find.
+        let mut known: HashMap<String, ToolMeaning> = HashMap::new();
         for skill in skills {
-            let report = skill.compatibility(&tools.catalog, &tools.names);
+            let report = skill.report(|name| {
+                let meaning = known.entry(name.to_owned());
+                meaning.or_insert_with(|| ToolMeaning::of(name, &tools.catalog, &tools.names)).clone()
+            });
             if report.is_compatible() {
                 usable.push(UsableSkill { tools: needed(&report, &tools.catalog), skill: Arc::new(skill) });
             }

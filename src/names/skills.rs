@@ -123,20 +123,27 @@ impl Skill {
 
     /// Tells what the tools that it names mean in a catalog, of which `names` is the table.
     pub fn compatibility(&self, catalog: &Catalog, names: &NameTable) -> SkillReport {
-        let id = |tool: ToolId| catalog.tool(tool).id.clone();
-        let tools = self.allowed_tools.iter().map(|allowed| {
-            let meaning = match names.resolve(&allowed.name) {
-                Resolution::Tool(found) => {
-                    ToolMeaning::Tool { tool: id(found.tool), via: found.via, deprecated: found.deprecated }
-                }
-                Resolution::Ambiguous(tools) => {
-                    ToolMeaning::Ambiguous { candidates: tools.into_iter().map(id).collect() }
-                }
-                Resolution::Unknown { suggestions } => ToolMeaning::Unknown { suggestions },
-            };
-            SkillTool { allowed: allowed.clone(), meaning }
-        });
+        self.report(|name| ToolMeaning::of(name, catalog, names))
+    }
+
+    /// Tells what the tools that it names mean, which is for `meaning` to say.
+    pub(crate) fn report(&self, mut meaning: impl FnMut(&str) -> ToolMeaning) -> SkillReport {
+        let tools = self.allowed_tools.iter();
+        let tools = tools.map(|allowed| SkillTool { meaning: meaning(&allowed.name), allowed: allowed.clone() });
         SkillReport { name: self.name.clone(), path: self.path.clone(), tools: tools.collect() }
+    }
+}
+
+impl ToolMeaning {
+    pub(crate) fn of(name: &str, catalog: &Catalog, names: &NameTable) -> Self {
+        let id = |tool: ToolId| catalog.tool(tool).id.clone();
+        match names.resolve(name) {
+            Resolution::Tool(found) => {
+                Self::Tool { tool: id(found.tool), via: found.via, deprecated: found.deprecated }
+            }
+            Resolution::Ambiguous(tools) => Self::Ambiguous { candidates: tools.into_iter().map(id).collect() },
+            Resolution::Unknown { suggestions } => Self::Unknown { suggestions },
+        }
     }
 }
 
