@@ -6,9 +6,13 @@
 //! eligibility → keyword ‖ semantic → fuse   (or a custom scorer)   → min_score → select
 //! ```
 //!
+//! Skills, where there are some, are ranked before `min_score` in the same way, and their tools come along.
+//!
 //! It is synchronous, never runs a tool and keeps no state between picks. Only two things may be slow, the
 //! embedding of the request and a custom scorer, and when there is a deadline both run on a thread that is left
 //! behind when it passes.
+
+mod skills;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use ndarray::Array2;
 
+use self::skills::SkillIndex;
 use crate::catalog::{Catalog, Tool};
 use crate::deadline::{Deadline, Missed};
 use crate::eligibility::Eligibility;
@@ -26,18 +31,20 @@ use crate::error::{IndexError, PickError, ScorerError};
 use crate::explain::{Basis, Explainer, MAX_CONSIDERED};
 use crate::fuse::{Fused, Fusion, Mode, Retriever, Signals};
 use crate::index::{Index, IndexConfig, IndexStats, Progress, Vectors};
+use crate::names::{Skill, SkillReport};
 use crate::options::{PickOptions, Request};
 use crate::query::Query;
 use crate::ranking::{Candidate, Ranking, ToolId, top_k};
 use crate::retrieve::{self, FoundTerm, query_terms};
 use crate::scorer::{self, NoScores, Score, ScoreFuture, Scorer};
-use crate::select::{Cut, cut};
+use crate::select::{Cut, Kept, cut};
 use crate::selection::{Degraded, SELECTION_VERSION, Selection, Stage, StageReport, StageStatus, Timings};
 
 /// A catalog, indexed and ready to be picked from. Cloning is cheap and shares the indexes.
 #[derive(Debug, Clone)]
 pub struct Engine {
     index: Arc<Index>,
+    skills: Option<Arc<SkillIndex>>,
 }
 
 /// Builds an [`Engine`]. Unless told otherwise it ranks by words and, with the [`StaticEmbedder`], by meaning.
@@ -46,6 +53,7 @@ pub struct EngineBuilder {
     model: Model,
     cache_dir: Option<PathBuf>,
     progress: Progress,
+    skills: Option<Vec<Skill>>,
 }
 
 /// What ranks by meaning.
@@ -86,12 +94,21 @@ impl EngineBuilder {
         self
     }
 
+    /// Picks skills too, and brings their tools along. Only those are picked whose tools the catalog has; see
+    /// [`Engine::skill_reports`]. They are ranked beside
+    /// the tools by the built-in ranking, also where a custom scorer ranks the tools.
+    #[must_use]
+    pub fn skills(mut self, skills: Vec<Skill>) -> Self {
+        self.skills = Some(skills);
+        self
+    }
+
     /// Builds the indexes.
     ///
     /// # Errors
     ///
-    /// [`IndexError`] when the model fails on a tool. A cache that cannot be used is no error; see
-    /// [`IndexStats::cache`].
+    /// [`IndexError`] when the model fails on a tool, or two skills have one name. A cache that cannot be used is no
+    /// error; see [`IndexStats::cache`].
     pub fn build(self) -> Result<Engine, IndexError> {
         let embedders: Vec<Arc<dyn Embedder>> = match self.model {
             Model::Static => vec![StaticEmbedder::shared()?],
@@ -101,8 +118,14 @@ impl EngineBuilder {
             },
             Model::None => Vec::new(),
         };
-        let config = IndexConfig { embedders, cache_dir: self.cache_dir, progress: self.progress };
-        Ok(Engine { index: Arc::new(Index::build(self.catalog, config)?) })
+        let config = |progress: Progress| IndexConfig {
+            embedders: embedders.clone(),
+            cache_dir: self.cache_dir.clone(),
+            progress,
+        };
+        let index = Index::build(self.catalog, config(self.progress))?;
+        let skills = self.skills.map(|skills| SkillIndex::build(skills, &index, config(Progress::default())));
+        Ok(Engine { index: Arc::new(index), skills: skills.transpose()?.map(Arc::new) })
     }
 }
 
@@ -118,12 +141,18 @@ impl Engine {
 
     /// Starts building an engine with another model, or with none.
     pub fn builder(catalog: Catalog) -> EngineBuilder {
-        EngineBuilder { catalog, model: Model::Static, cache_dir: None, progress: Progress::default() }
+        let (model, cache_dir, progress) = (Model::Static, None, Progress::default());
+        EngineBuilder { catalog, model, cache_dir, progress, skills: None }
     }
 
     /// Returns the catalog.
     pub fn catalog(&self) -> &Catalog {
         &self.index.catalog
+    }
+
+    /// Tells of every skill that the engine was given what its tools mean, whether or not it can be picked.
+    pub fn skill_reports(&self) -> &[SkillReport] {
+        self.skills.as_ref().map_or(&[], |skills| skills.reports())
     }
 
     /// Returns what the indexes hold.
@@ -145,36 +174,28 @@ impl Engine {
     pub fn pick(&self, query: &Query, options: &PickOptions) -> Result<Selection, PickError> {
         let index = &*self.index;
         let mut trace = Trace::new(options);
-        let request = Request::new(index, query, options)?;
+        let mut request = Request::new(index, query, options)?;
         trace.ran(Stage::Eligibility);
         let basis = match &options.scorer {
             Some(scorer) => score(index, &request, scorer, &mut trace),
             None => rank(index, &request, &mut trace)?,
         };
-        let mut musts = request.musts();
-        musts.retain(|&tool| basis.ranks(tool));
-        let candidates = candidates(&request, &basis, &musts);
-        let below_threshold = request.eligibility.admitted_count() - basis.errors().len() - candidates.len();
-        trace.min_score(&basis);
-        trace.skipped(Stage::Rerank, "no reranker is set");
-        let limits = Cut {
-            max_candidates: options.max_candidates,
-            max_per_source: options.max_per_source,
-            trusted_sources: &options.trusted_sources,
-            must: &musts,
+        let picked = match &self.skills {
+            Some(skills) => Some((skills, skills.pick(index, &mut request, &basis, &mut trace)?)),
+            None => None,
         };
-        let ranking: Ranking = top_k(candidates.into_iter(), depth(options, musts.len()));
-        let kept = cut(&ranking, &index.catalog, &limits);
-        trace.ran(Stage::Select);
+        let Narrowed { below_threshold, ranking, kept } = narrow(index, &request, &basis, &mut trace);
         let why = Explainer::new(index, &request, &basis);
         let picks = why.picks(&kept);
         let considered = options.debug.then(|| why.considered(&ranking, &kept, &picks));
+        let skills = picked.map(|(skills, picked)| skills.explain(picked, index, &request, &picks));
         Ok(Selection {
             version: SELECTION_VERSION,
             catalog: index.catalog.digest().to_owned(),
             scorer: basis.scorer().to_owned(),
             answerable: basis.answerable(),
             picks,
+            skills,
             ineligible: why.ineligible(),
             below_threshold,
             dropped: why.dropped(&kept),
@@ -225,6 +246,39 @@ pub async fn pick_tools(
 ) -> Result<Selection, PickError> {
     let engine = Engine::new(Catalog::from_tools(tools)?)?;
     engine.pick_async(input.into(), options).await
+}
+
+/// What is left of a ranking.
+struct Narrowed {
+    /// How many tools scored too low.
+    below_threshold: usize,
+    /// The others, best first.
+    ranking: Ranking,
+    /// What the cut made of them.
+    kept: Kept,
+}
+
+/// Applies `min_score` and the cut.
+fn narrow(index: &Index, request: &Request<'_>, basis: &Basis, trace: &mut Trace) -> Narrowed {
+    let options = request.options;
+    let (mut musts, mut needed) = (request.musts(), request.brought());
+    musts.retain(|&tool| basis.ranks(tool));
+    needed.retain(|&tool| basis.ranks(tool));
+    let candidates = candidates(request, basis, &musts.union(&needed).copied().collect());
+    let below_threshold = request.eligibility.admitted_count() - basis.errors().len() - candidates.len();
+    trace.min_score(basis);
+    trace.skipped(Stage::Rerank, "no reranker is set");
+    let limits = Cut {
+        max_candidates: options.max_candidates,
+        max_per_source: options.max_per_source,
+        trusted_sources: &options.trusted_sources,
+        must: &musts,
+        needed: &needed,
+    };
+    let ranking: Ranking = top_k(candidates.into_iter(), depth(options, musts.len() + needed.len()));
+    let kept = cut(&ranking, &index.catalog, &limits);
+    trace.ran(Stage::Select);
+    Narrowed { below_threshold, ranking, kept }
 }
 
 /// Applies `min_score`; tools that must stay do, whether or not anything ranked them.
@@ -303,13 +357,13 @@ fn semantic(models: &[Vectors], request: &Request<'_>, trace: &mut Trace) -> Sig
     let mut signals = Signals::new();
     let mut failure = None;
     for vectors in models {
-        match embed(vectors, request.query, trace.deadline) {
+        match trace.embedded(vectors, request.query) {
             Ok(Some(query)) => {
                 let retriever = Retriever::of(vectors.embedder().as_ref());
-                signals.push((retriever, retrieve::semantic(vectors, &query)));
+                signals.push((retriever, retrieve::semantic(vectors, query)));
             }
             Ok(None) => {}
-            Err(reason) => failure = Some(reason),
+            Err(reason) => failure = Some(reason.clone()),
         }
     }
     match failure {
@@ -321,7 +375,7 @@ fn semantic(models: &[Vectors], request: &Request<'_>, trace: &mut Trace) -> Sig
 }
 
 /// Embeds a request in time; else says why not.
-fn embed(vectors: &Vectors, query: &Query, deadline: Deadline) -> Result<Option<Array2<f32>>, String> {
+fn embed(vectors: &Vectors, query: &Query, deadline: Deadline) -> Embedded {
     if deadline.has_passed() {
         return Err("the deadline passed before it began".to_owned());
     }
@@ -362,9 +416,14 @@ fn score(index: &Index, request: &Request<'_>, scorer: &Arc<dyn Scorer>, trace: 
     }
 }
 
+/// A request's embeddings, none where the model knows nothing of it, or why there are none.
+type Embedded = Result<Option<Array2<f32>>, String>;
+
 /// What became of the stages so far.
 struct Trace {
     deadline: Deadline,
+    /// The request as each model sees it, which is asked once.
+    embedded: Vec<(Retriever, Embedded)>,
     last: Instant,
     stages: Vec<StageReport>,
     degraded: Vec<Degraded>,
@@ -373,8 +432,22 @@ struct Trace {
 
 impl Trace {
     fn new(options: &PickOptions) -> Self {
-        let deadline = Deadline::after(options.timeout);
-        Self { deadline, last: Instant::now(), stages: Vec::new(), degraded: Vec::new(), timings: Vec::new() }
+        Self::within(Deadline::after(options.timeout), Vec::new())
+    }
+
+    fn within(deadline: Deadline, embedded: Vec<(Retriever, Embedded)>) -> Self {
+        let (stages, degraded, timings) = (Vec::new(), Vec::new(), Vec::new());
+        Self { deadline, embedded, last: Instant::now(), stages, degraded, timings }
+    }
+
+    /// Embeds the request unless that was done or tried before.
+    fn embedded(&mut self, vectors: &Vectors, query: &Query) -> &Embedded {
+        let model = Retriever::of(vectors.embedder().as_ref());
+        let place = self.embedded.iter().position(|(known, _)| *known == model).unwrap_or_else(|| {
+            self.embedded.push((model, embed(vectors, query, self.deadline)));
+            self.embedded.len() - 1
+        });
+        &self.embedded[place].1
     }
 
     fn ran(&mut self, stage: Stage) {

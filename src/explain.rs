@@ -222,6 +222,7 @@ impl<'a> Explainer<'a> {
             scorer: self.basis.scorer().to_owned(),
             named: self.request.mention(tool).map(str::to_owned),
             always_included: self.request.always.contains_key(&tool),
+            needed_by: self.request.needed.get(&tool).cloned().unwrap_or_default(),
             keyword: None,
             semantic: Vec::new(),
             fusion: None,
@@ -314,6 +315,14 @@ fn reason(basis: &Basis, tool: ToolId, provenance: &Provenance) -> String {
     }
     if provenance.always_included {
         clauses.push("the caller always includes it".to_owned());
+    }
+    match &provenance.needed_by[..] {
+        [] => {}
+        [skill] => clauses.push(format!("the skill {skill:?} needs it")),
+        skills => {
+            let skills: Vec<String> = skills.iter().map(|skill| format!("{skill:?}")).collect();
+            clauses.push(format!("the skills {} need it", enumerate(&skills)));
+        }
     }
     match basis {
         Basis::Registration { .. } => clauses.push("the ranking failed, and it comes early in the catalog".to_owned()),

@@ -21,7 +21,7 @@ use crate::retrieve::Signal;
 
 /// The constant of reciprocal rank fusion unless told otherwise.
 pub const DEFAULT_RRF_K: u32 = 60;
-/// How many of the best tools [`Fused::crowd`] counts.
+/// How many of the best tools count as the crowd of a request.
 const CROWD: usize = 10;
 
 /// Which retrievers a pick uses.
@@ -116,12 +116,10 @@ pub(crate) struct Fused {
     pub(crate) method: Fusion,
     fit: &'static Fit,
     values: Vec<f32>,
-    /// The eligible tool of the best value; none where no tool is eligible.
-    best: Option<Candidate>,
-    /// The logarithm of how many of the best [`CROWD`] tools rival the best one: of the sum of `e^(value - best)`.
-    crowd: f32,
-    /// The largest share that an eligible tool has of what the request's words could score, 0..1.
-    coverage: f32,
+    /// The part of a tool's evidence that is the same for all tools of the request.
+    offset: f32,
+    /// The estimated probability that any eligible tool answers the request, 0..1.
+    answerable: f32,
 }
 
 impl Fused {
@@ -149,13 +147,48 @@ impl Fused {
                 }
             }
         }
-        let candidate = |tool: ToolId| Candidate { tool, score: values[tool.index()] };
+        // The largest share that an eligible tool has of what the request's words could score, 0..1.
+        let coverage = if ceiling > 0.0 { best_keyword / ceiling } else { 0.0 };
+        let mut fused = Self { parts, method, fit, values, offset: 0.0, answerable: 0.0 };
+        fused.compare(eligibility, coverage);
+        fused
+    }
+
+    /// Sums up the signals of another catalog, such as one of skills, and scores its candidates as if they stood beside
+    /// the eligible tools of this one: the best of its own may be no good answer. Signals of retrievers that have not
+    /// spoken of both are left out.
+    pub(crate) fn beside(&self, eligibility: &Eligibility, others: Signals, theirs: &Eligibility) -> Self {
+        let tools = self.values.len();
+        let pool = others.into_iter().filter_map(|(retriever, other)| {
+            let own = &self.parts.iter().find(|part| part.retriever == retriever)?.signal;
+            let scores = own.scores.iter().chain(&other.scores).copied().collect();
+            let signal = Signal { scores, floor: other.floor, ceiling: own.ceiling.max(other.ceiling) };
+            Some((retriever, signal))
+        });
+        let behind = theirs.admitted().map(|other| ToolId::from_index(tools + other.index()));
+        let admitted: Vec<ToolId> = eligibility.admitted().chain(behind).collect();
+        let eligibility = Eligibility::only(&admitted, tools + theirs.tools());
+        let mut fused = Self::new(pool.collect(), Fusion::Weighted, &eligibility);
+        fused.values.drain(..tools);
+        fused.parts.iter_mut().for_each(|part| drop(part.signal.scores.drain(..tools)));
+        fused
+    }
+
+    /// Works out what the best tool, and those that rival it, say of the request.
+    fn compare(&mut self, eligibility: &Eligibility, coverage: f32) {
+        let candidate = |tool: ToolId| Candidate { tool, score: self.value(tool) };
         let top = top_k(eligibility.admitted().map(candidate), CROWD);
         let best = top.first().copied();
-        let rivals = top.iter().map(|tool| (tool.score - best.map_or(0.0, |best| best.score)).exp());
-        let crowd = rivals.sum::<f32>().max(1.0).ln();
-        let coverage = if ceiling > 0.0 { best_keyword / ceiling } else { 0.0 };
-        Self { parts, method, fit, values, best, crowd, coverage }
+        let best_value = best.map_or(0.0, |best| best.score);
+        // The logarithm of how many of the best tools rival the best one.
+        let crowd = top.iter().map(|tool| (tool.score - best_value).exp()).sum::<f32>().max(1.0).ln();
+        let Fit { answerable, relevance, .. } = self.fit;
+        let of_best = |part: &Part| best.map_or(0.0, |best| part.signal.of(best.tool));
+        let signals: f32 = self.parts.iter().map(|part| answerable.signals.of(part.retriever) * of_best(part)).sum();
+        let evidence = signals + answerable.coverage * coverage + answerable.intercept;
+        self.answerable = if best.is_some_and(|best| self.matched(best.tool)) { logistic(evidence) } else { 0.0 };
+        self.offset = relevance.answerable * evidence + relevance.crowd * crowd - relevance.distance * best_value
+            + relevance.intercept;
     }
 
     /// Returns the tool's fused value, which orders the tools.
@@ -183,7 +216,7 @@ impl Fused {
         }
         let value = self.value(tool);
         match self.method {
-            Fusion::Weighted => logistic(self.fit.relevance.distance * value + self.relevance_offset()),
+            Fusion::Weighted => logistic(self.fit.relevance.distance * value + self.offset),
             Fusion::Rrf { k } => (value / self.largest_rrf(k)).clamp(0.0, 1.0),
         }
     }
@@ -193,30 +226,15 @@ impl Fused {
         match self.method {
             Fusion::Weighted => {
                 let evidence = (score / (1.0 - score)).ln();
-                (evidence - self.relevance_offset()) / self.fit.relevance.distance
+                (evidence - self.offset) / self.fit.relevance.distance
             }
             Fusion::Rrf { k } => score * self.largest_rrf(k),
         }
     }
 
-    /// The part of a tool's evidence that is the same for all tools of the request.
-    fn relevance_offset(&self) -> f32 {
-        let fit = &self.fit.relevance;
-        let best = self.best.map_or(0.0, |best| best.score);
-        fit.answerable * self.evidence() + fit.crowd * self.crowd - fit.distance * best + fit.intercept
-    }
-
     /// Returns the estimated probability that any eligible tool answers the request, 0..1.
     pub(crate) fn answerable(&self) -> f32 {
-        if self.best.is_some_and(|best| self.matched(best.tool)) { logistic(self.evidence()) } else { 0.0 }
-    }
-
-    /// The evidence that any eligible tool answers the request.
-    fn evidence(&self) -> f32 {
-        let fit = &self.fit.answerable;
-        let of_best = |part: &Part| self.best.map_or(0.0, |best| part.signal.of(best.tool));
-        let signals: f32 = self.parts.iter().map(|part| fit.signals.of(part.retriever) * of_best(part)).sum();
-        signals + fit.coverage * self.coverage + fit.intercept
+        self.answerable
     }
 
     /// The sum of a tool that every retriever ranks first.
@@ -286,6 +304,31 @@ mod tests {
                 }
             }
             prop_assert!((0.0..=1.0).contains(&fused.answerable()));
+        }
+
+        #[test]
+        fn what_stands_beside_the_tools_is_scored_as_one_of_them((keyword, semantic, admitted) in catalogs(), cut in 0..40usize) {
+            let cut = cut.min(keyword.len());
+            let signals = |keyword: &[f32], semantic: &[f32]| vec![
+                (Retriever::Keyword, signal(keyword, 0.0, 12.0)),
+                (Retriever::Static, signal(semantic, f32::NEG_INFINITY, 1.0)),
+            ];
+            let place = |tool: &ToolId| tool.index();
+            let before: Vec<ToolId> = admitted.iter().copied().filter(|tool| place(tool) < cut).collect();
+            let behind = admitted.iter().filter(|tool| place(tool) >= cut).map(|tool| ToolId::from_index(place(tool) - cut));
+            let behind: Vec<ToolId> = behind.collect();
+            let all = Fused::new(
+                signals(&keyword, &semantic), Fusion::Weighted, &Eligibility::only(&admitted, keyword.len())
+            );
+            let tools = Eligibility::only(&before, cut);
+            let own = Fused::new(signals(&keyword[..cut], &semantic[..cut]), Fusion::Rrf { k: 60 }, &tools);
+            let theirs = Eligibility::only(&behind, keyword.len() - cut);
+            let beside = own.beside(&tools, signals(&keyword[cut..], &semantic[cut..]), &theirs);
+            for &other in &behind {
+                let same = ToolId::from_index(cut + other.index());
+                prop_assert!((beside.score_of(other) - all.score_of(same)).abs() < 1e-6);
+                prop_assert!((beside.value(other) - all.value(same)).abs() < 1e-6);
+            }
         }
 
         #[test]

@@ -74,11 +74,14 @@ pub use embed::{FastEmbedder, FastEmbedderOptions};
 pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
 pub use error::{
     AdvertisingError, ArgumentFault, CallError, CatalogError, CatalogFault, EmbedError, IndexError, PickError,
-    ResponseError, ScorerError, TranslateError, UnknownProvider,
+    ResponseError, ScorerError, SkillError, SkillFault, TranslateError, UnknownProvider,
 };
 pub use fuse::{DEFAULT_RRF_K, Fusion, Mode};
 pub use index::{IndexStats, TermKind};
-pub use names::{Advertised, Advertising, NameTable, Resolution, Resolved, ResolvedVia};
+pub use names::{
+    Advertised, Advertising, AllowedTool, NameTable, Resolution, Resolved, ResolvedVia, Skill, SkillFolder,
+    SkillReport, SkillTool, ToolMeaning, skills_section, tools_section,
+};
 pub use options::{PickOptions, UNTRUSTED_MAX_PER_SOURCE};
 #[cfg(feature = "tokens")]
 pub use provider::Tokenizer;
@@ -92,8 +95,8 @@ pub use schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 pub use scorer::{Score, ScoreFuture, Scorer, per_tool};
 pub use selection::{
     Considered, Degraded, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool, KeywordEvidence,
-    Pick, Provenance, SELECTION_VERSION, Selection, SemanticEvidence, Stage, StageReport, StageStatus, TermEvidence,
-    Timings, WordEvidence,
+    Pick, Provenance, SELECTION_VERSION, Selection, SemanticEvidence, SkillPick, Stage, StageReport, StageStatus,
+    TermEvidence, Timings, WordEvidence,
 };
 
 /// Compiles and runs the examples of the README.

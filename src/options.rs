@@ -108,6 +108,8 @@ pub(crate) struct Request<'a> {
     pub(crate) mentions: Vec<Mention>,
     /// Tools that the caller wants whatever their score, eligible or not.
     pub(crate) always: BTreeMap<ToolId, String>,
+    /// Tools that picked skills need, eligible or not, with the names of the skills.
+    pub(crate) needed: BTreeMap<ToolId, Vec<String>>,
     limits: Limits,
     by_tool: BTreeMap<ToolId, Vec<IneligibleReason>>,
 }
@@ -149,13 +151,19 @@ impl<'a> Request<'a> {
         };
         let eligibility = index.policies.decide(&index.catalog, &limits, &by_tool);
         let mentions = index.names.mentions(query.text());
-        Ok(Self { query, options, mode, eligibility, mentions, always, limits, by_tool })
+        let needed = BTreeMap::new();
+        Ok(Self { query, options, mode, eligibility, mentions, always, needed, limits, by_tool })
     }
 
     /// Returns the eligible tools that stay whatever their score.
     pub(crate) fn musts(&self) -> BTreeSet<ToolId> {
         let named = self.mentions.iter().map(|mention| mention.tool);
         named.chain(self.always.keys().copied()).filter(|&tool| self.eligibility.admits(tool)).collect()
+    }
+
+    /// Returns the eligible tools that picked skills bring along.
+    pub(crate) fn brought(&self) -> BTreeSet<ToolId> {
+        self.needed.keys().copied().filter(|&tool| self.eligibility.admits(tool)).collect()
     }
 
     /// Returns every reason why the tool may not be seen.

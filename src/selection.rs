@@ -16,6 +16,7 @@ use crate::catalog::document::Field;
 use crate::eligibility::IneligibleReason;
 use crate::fuse::Fusion;
 use crate::index::TermKind;
+use crate::names::Skill;
 
 /// The version of the serialised form of [`Selection`].
 pub const SELECTION_VERSION: u32 = 2;
@@ -36,6 +37,10 @@ pub struct Selection {
     pub answerable: Option<f32>,
     /// The picked tools, best first. Empty is a normal answer.
     pub picks: Vec<Pick>,
+    /// The skills that the request needs, best first; absent where the engine has none. Their tools are among the
+    /// picks, beyond `max_candidates`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skills: Option<Vec<SkillPick>>,
     /// What the caller may not see.
     pub ineligible: Ineligible,
     /// How many eligible tools scored below `min_score`, or matched nothing.
@@ -73,6 +78,24 @@ pub struct Pick {
     pub provenance: Provenance,
 }
 
+/// A picked skill.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct SkillPick {
+    /// The skill.
+    #[serde(flatten)]
+    pub skill: Arc<Skill>,
+    /// Relevance, 0..1.
+    pub score: f32,
+    /// One sentence that says why.
+    pub reason: String,
+    /// The ids of its tools that are among the picks, in the order of the skill.
+    pub tools: Vec<String>,
+    /// Its tools that the caller may not see, in the order of the skill; `named` is what the skill calls them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ineligible: Vec<IneligibleTool>,
+}
+
 /// Where a score comes from.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
@@ -85,6 +108,9 @@ pub struct Provenance {
     /// Whether the caller wants the tool whatever its score.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub always_included: bool,
+    /// The picked skills that need the tool, best first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub needed_by: Vec<String>,
     /// What the keyword retriever says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keyword: Option<KeywordEvidence>,
@@ -216,7 +242,7 @@ pub struct Ineligible {
 pub struct IneligibleTool {
     /// The tool's id.
     pub tool: String,
-    /// The name by which the request or the caller asks for it.
+    /// The name by which the request, the caller or a skill asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
     /// Every reason.
@@ -259,6 +285,8 @@ pub enum Stage {
     Fuse,
     /// A custom scorer in place of retrieval and fusion.
     Scorer,
+    /// Ranking skills; only where the engine has some.
+    Skills,
     /// Dropping what scores below `min_score`.
     MinScore,
     /// Reordering by a reranker.
@@ -275,6 +303,7 @@ impl fmt::Display for Stage {
             Self::Semantic => "semantic",
             Self::Fuse => "fuse",
             Self::Scorer => "scorer",
+            Self::Skills => "skills",
             Self::MinScore => "min_score",
             Self::Rerank => "rerank",
             Self::Select => "select",

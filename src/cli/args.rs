@@ -10,8 +10,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::output;
 use crate::embed::models::{self, STATIC, TUNED};
 use crate::{
-    Catalog, CatalogOptions, Conflicts, DEFAULT_RRF_K, EmbedError, Embedder, Engine, Fusion, Mode, OperatorAliases,
-    PickOptions, Role,
+    Catalog, CatalogOptions, Conflicts, DEFAULT_RRF_K, EmbedError, Embedder, Engine, EngineBuilder, Fusion, Mode,
+    OperatorAliases, PickOptions, Role, Skill,
 };
 
 /// Which retrievers rank.
@@ -210,12 +210,13 @@ impl RankingArgs {
 
     /// Opens the model and indexes `catalog` for a pick, which an endpoint that fails does not stand in the way of:
     /// the semantic stage then fails for the same reason, and the other retrievers rank.
-    pub(super) fn engine_for_pick(&self, catalog: Catalog) -> anyhow::Result<Engine> {
-        let engine = self.open_model().and_then(|model| model.engine(catalog.clone()));
+    pub(super) fn engine_for_pick(&self, catalog: Catalog, skills: Option<Vec<Skill>>) -> anyhow::Result<Engine> {
+        let engine = self.open_model().and_then(|model| model.engine_with(catalog.clone(), skills.clone()));
         let Err(error) = engine else { return engine };
         match error.chain().find_map(|cause| cause.downcast_ref()) {
             Some(failure @ EmbedError::Endpoint { .. }) => {
-                Ok(Engine::builder(catalog).embedder(Arc::new(Lost(failure.clone()))).build()?)
+                let builder = Engine::builder(catalog).embedder(Arc::new(Lost(failure.clone())));
+                Ok(with_skills(builder, skills).build()?)
             }
             _ => Err(error),
         }
@@ -386,10 +387,15 @@ impl Model {
 
     /// Indexes `catalog`, with a progress bar while it is embedded, and warns where the cache is of no use.
     pub(super) fn engine(&self, catalog: Catalog) -> anyhow::Result<Engine> {
-        let mut builder = match &self.embedder {
+        self.engine_with(catalog, None)
+    }
+
+    fn engine_with(&self, catalog: Catalog, skills: Option<Vec<Skill>>) -> anyhow::Result<Engine> {
+        let builder = match &self.embedder {
             Some(embedder) => Engine::builder(catalog).embedder(Arc::clone(embedder)),
             None => Engine::builder(catalog).keyword_only(),
         };
+        let mut builder = with_skills(builder, skills);
         // A model that needs no cache needs no patience either.
         if self.embedder.as_ref().is_some_and(|embedder| embedder.worth_caching()) {
             let bar = progress_bar("embedding");
@@ -414,6 +420,13 @@ impl Model {
             }
         }
         Ok(engine)
+    }
+}
+
+fn with_skills(builder: EngineBuilder, skills: Option<Vec<Skill>>) -> EngineBuilder {
+    match skills {
+        Some(skills) => builder.skills(skills),
+        None => builder,
     }
 }
 

@@ -1,7 +1,7 @@
 //! `picktools pick`.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -10,7 +10,10 @@ use serde_json::Value;
 
 use super::args::{CatalogArgs, EligibilityArgs, RankingArgs, read_input};
 use super::output;
-use crate::{DropReason, Field, Fusion, PickOptions, Provenance, Query, Selection, StageStatus, WordEvidence};
+use crate::{
+    DropReason, Field, Fusion, IneligibleTool, PickOptions, Provenance, Query, Selection, Skill, SkillFolder,
+    SkillPick, StageStatus, WordEvidence, skills_section, tools_section,
+};
 
 #[derive(Args)]
 pub(super) struct PickCommand {
@@ -22,6 +25,9 @@ pub(super) struct PickCommand {
     input: Option<PathBuf>,
     #[command(flatten)]
     catalog: CatalogArgs,
+    /// Folder of skills (SKILL.md): those that the request needs are picked too, with their tools.
+    #[arg(long, value_name = "DIR")]
+    skills: Option<PathBuf>,
     /// The most tools picked.
     #[arg(short = 'k', long = "max-candidates", value_name = "N", default_value_t = 3)]
     max_candidates: usize,
@@ -47,6 +53,9 @@ pub(super) struct PickCommand {
     /// Show how long each stage took, on standard error.
     #[arg(long)]
     timings: bool,
+    /// Print the tools and skills as a section of a prompt, in place of the list.
+    #[arg(long, conflicts_with_all = ["json", "explain"])]
+    prompt_section: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -59,7 +68,11 @@ impl PickCommand {
             output::warn(format!("only the first {} bytes of the request are read", query.text().len()));
         }
         let catalog = self.catalog.open()?;
-        let engine = self.ranking.engine_for_pick(catalog)?;
+        let skills = self.skills.as_deref().map(read_skills).transpose()?;
+        let engine = self.ranking.engine_for_pick(catalog, skills)?;
+        for report in engine.skill_reports().iter().filter(|report| !report.is_compatible()) {
+            output::warn(report);
+        }
         let mut options = PickOptions {
             max_candidates: self.max_candidates,
             min_score: self.min_score,
@@ -83,6 +96,9 @@ impl PickCommand {
         if self.json {
             return output::json(&selection);
         }
+        if self.prompt_section {
+            return output::answer(prompt_section(&selection).trim_end());
+        }
         output::answer(render(&selection, self.explain)?.trim_end())
     }
 
@@ -101,6 +117,22 @@ impl PickCommand {
     }
 }
 
+/// Reads skills, and warns of those that cannot be.
+fn read_skills(folder: &Path) -> anyhow::Result<Vec<Skill>> {
+    let found = SkillFolder::open(folder)?;
+    for error in &found.errors {
+        output::warn(error);
+    }
+    Ok(found.skills)
+}
+
+/// Writes the picks and the picked skills for a model.
+fn prompt_section(selection: &Selection) -> String {
+    let tools = tools_section(selection.picks.iter().map(|pick| &pick.tool));
+    let skills = skills_section(selection.skills.iter().flatten().map(|pick| &*pick.skill));
+    format!("{tools}\n{skills}")
+}
+
 /// Writes a selection for people.
 fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
     let mut text = String::new();
@@ -111,10 +143,12 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
     if selection.picks.is_empty() {
         writeln!(text, "No tool fits: {}.", why_none(selection))?;
     }
+    if let Some(skills) = &selection.skills {
+        skill_list(&mut text, skills).context("cannot write the skills")?;
+    }
     for tool in selection.ineligible.tools.iter().filter(|tool| explain || tool.named.is_some()) {
-        let reasons: Vec<String> = tool.reasons.iter().map(crate::IneligibleReason::describe).collect();
         let named = if tool.named.is_some() { ", though named" } else { "" };
-        writeln!(text, " -  {} is left out{named}: {}", tool.tool, reasons.join("; "))?;
+        writeln!(text, " -  {} is left out{named}: {}", tool.tool, reasons(tool))?;
     }
     for dropped in &selection.dropped {
         let reason = match dropped.reason {
@@ -131,6 +165,27 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
         details(&mut text, selection).context("cannot write the explanation")?;
     }
     Ok(text)
+}
+
+fn reasons(tool: &IneligibleTool) -> String {
+    let reasons: Vec<String> = tool.reasons.iter().map(crate::IneligibleReason::describe).collect();
+    reasons.join("; ")
+}
+
+/// Writes the picked skills, each with what became of its tools.
+fn skill_list(text: &mut String, skills: &[SkillPick]) -> std::fmt::Result {
+    writeln!(text, "{}", if skills.is_empty() { "No skill fits." } else { "Skills:" })?;
+    for (place, SkillPick { skill, score, reason, tools, ineligible, .. }) in skills.iter().enumerate() {
+        writeln!(text, "{:>2}. {}  {score:.2}  {}", place + 1, skill.name, skill.path)?;
+        writeln!(text, "    {reason}")?;
+        if !tools.is_empty() {
+            writeln!(text, "    Its tools: {}", tools.join(", "))?;
+        }
+        for tool in ineligible {
+            writeln!(text, "    {} is left out, though it needs it: {}", tool.tool, reasons(tool))?;
+        }
+    }
+    Ok(())
 }
 
 fn why_none(selection: &Selection) -> &'static str {

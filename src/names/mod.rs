@@ -7,13 +7,17 @@
 //! case and separators, so that `readFile` and `READ-FILE` mean `read_file`.
 
 mod advertising;
-
-pub use advertising::{Advertised, Advertising};
+mod prompt;
+mod skills;
 
 use std::collections::BTreeSet;
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use serde::Serialize;
+
+pub use advertising::{Advertised, Advertising};
+pub use prompt::{skills_section, tools_section};
+pub use skills::{AllowedTool, Skill, SkillFolder, SkillReport, SkillTool, ToolMeaning};
 
 use crate::catalog::spelling::normalise;
 use crate::catalog::{Catalog, is_reserved};

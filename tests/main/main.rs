@@ -26,6 +26,8 @@ mod formats;
 mod picking;
 // Custom scorers: composing, lying, failing, and being late.
 mod scoring;
+// Skills: reading them, what they need, and what picking one brings along.
+mod skills;
 // Embedding models: the default, and a made-up one for the rules.
 mod semantic;
 // Models behind an HTTP endpoint, which is a server of the tests.

@@ -1,0 +1,174 @@
+//! Skills beside tools: an index of their own, ranked as tools are, and what they bring along.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Narrowed, Trace, narrow};
+use crate::catalog::{Catalog, Tool};
+use crate::error::{IndexError, PickError};
+use crate::explain::{Basis, Explainer};
+use crate::fuse::{Fused, Fusion};
+use crate::index::{Index, IndexConfig};
+use crate::names::{Skill, SkillReport, ToolMeaning};
+use crate::options::{PickOptions, Request};
+use crate::ranking::ToolId;
+use crate::selection::{IneligibleTool, Pick, SkillPick, Stage};
+
+/// The skills whose tools a catalog has, indexed by name and description.
+#[derive(Debug)]
+pub(super) struct SkillIndex {
+    /// Over a catalog that has a skill in the place of each tool.
+    index: Index,
+    /// In the order of the index.
+    skills: Vec<UsableSkill>,
+    reports: Vec<SkillReport>,
+}
+
+/// A skill that can be picked.
+#[derive(Debug)]
+struct UsableSkill {
+    skill: Arc<Skill>,
+    /// The tools that it needs, each once, with the name that it calls them by.
+    tools: Vec<(ToolId, String)>,
+}
+
+/// A skill that was picked: its place in the index, and why.
+pub(super) struct Picked {
+    place: usize,
+    score: f32,
+    reason: String,
+}
+
+impl SkillIndex {
+    /// Keeps the skills whose tools `tools` has, and indexes them.
+    pub(super) fn build(skills: Vec<Skill>, tools: &Index, config: IndexConfig) -> Result<Self, IndexError> {
+        let mut usable = Vec::new();
+        let mut reports = Vec::new();
+        // Skills name the same few tools over and over, and the nearest names take a while to find.
+        let mut known: HashMap<String, ToolMeaning> = HashMap::new();
+        for skill in skills {
+            let report = skill.report(|name| {
+                let meaning = known.entry(name.to_owned());
+                meaning.or_insert_with(|| ToolMeaning::of(name, &tools.catalog, &tools.names)).clone()
+            });
+            if report.is_compatible() {
+                usable.push(UsableSkill { tools: needed(&report, &tools.catalog), skill: Arc::new(skill) });
+            }
+            reports.push(report);
+        }
+        let documents = usable.iter().map(|usable| Tool::new(&usable.skill.name, &usable.skill.description));
+        let catalog = Catalog::from_tools(documents).map_err(IndexError::Skills)?;
+        Ok(Self { index: Index::build(catalog, config)?, skills: usable, reports })
+    }
+
+    pub(super) fn reports(&self) -> &[SkillReport] {
+        &self.reports
+    }
+
+    /// Picks the skills that the request needs, and adds their tools to what it needs.
+    pub(super) fn pick(
+        &self,
+        index: &Index,
+        request: &mut Request<'_>,
+        basis: &Basis,
+        trace: &mut Trace,
+    ) -> Result<Vec<Picked>, PickError> {
+        if self.skills.is_empty() {
+            trace.skipped(Stage::Skills, "the catalog has the tools of no skill");
+            return Ok(Vec::new());
+        }
+        let options = PickOptions {
+            max_candidates: request.options.max_candidates,
+            min_score: request.options.min_score,
+            mode: Some(request.mode),
+            ..PickOptions::default()
+        };
+        let asked = Request::new(&self.index, request.query, &options)?;
+        let mut own = Trace::within(trace.deadline, std::mem::take(&mut trace.embedded));
+        let basis = self.rank(index, request, basis, &asked, &mut own)?;
+        let Narrowed { kept, .. } = narrow(&self.index, &asked, &basis, &mut own);
+        let picks = Explainer::new(&self.index, &asked, &basis).picks(&kept);
+        let picked = kept.picks.iter().zip(picks).map(|(candidate, pick)| Picked {
+            place: candidate.tool.index(),
+            score: pick.score,
+            reason: pick.reason,
+        });
+        let picked: Vec<Picked> = picked.collect();
+        trace.embedded = own.embedded;
+        match own.degraded.first() {
+            Some(degraded) => trace.failed(Stage::Skills, format!("{}: {}", degraded.stage, degraded.reason)),
+            None => trace.ran(Stage::Skills),
+        }
+        for Picked { place, .. } in &picked {
+            let UsableSkill { skill, tools } = &self.skills[*place];
+            for (tool, _) in tools {
+                request.needed.entry(*tool).or_default().push(skill.name.clone());
+            }
+        }
+        Ok(picked)
+    }
+
+    /// Ranks the skills beside the tools, so that the best of a few skills is not taken for a good one.
+    fn rank(
+        &self,
+        index: &Index,
+        request: &Request<'_>,
+        tools: &Basis,
+        asked: &Request<'_>,
+        trace: &mut Trace,
+    ) -> Result<Basis, PickError> {
+        let (terms, signals) = super::signals(&self.index, asked, trace)?;
+        let fused = if let Basis::Fused { fused, .. } = tools {
+            fused.beside(&request.eligibility, signals, &asked.eligibility)
+        } else {
+            let (_, of_tools) = super::signals(index, request, trace)?;
+            let fused = Fused::new(of_tools, Fusion::Weighted, &request.eligibility);
+            fused.beside(&request.eligibility, signals, &asked.eligibility)
+        };
+        Ok(Basis::Fused { mode: asked.mode, terms, fused })
+    }
+
+    /// Says what became of the tools of the picked skills.
+    pub(super) fn explain(
+        &self,
+        picked: Vec<Picked>,
+        tools: &Index,
+        request: &Request<'_>,
+        picks: &[Pick],
+    ) -> Vec<SkillPick> {
+        let id = |tool: ToolId| &tools.catalog.tool(tool).id;
+        let skills = picked.into_iter().map(|Picked { place, score, reason }| {
+            let usable = &self.skills[place];
+            let brought = usable.tools.iter().map(|(tool, _)| id(*tool));
+            let refused = usable.tools.iter().filter(|(tool, _)| !request.eligibility.admits(*tool));
+            SkillPick {
+                skill: Arc::clone(&usable.skill),
+                score,
+                reason,
+                tools: brought.filter(|&id| picks.iter().any(|pick| pick.tool.id == *id)).cloned().collect(),
+                ineligible: refused
+                    .map(|(tool, name)| IneligibleTool {
+                        tool: id(*tool).clone(),
+                        named: Some(name.clone()),
+                        reasons: request.reasons(tools, *tool),
+                    })
+                    .collect(),
+            }
+        });
+        skills.collect()
+    }
+}
+
+/// The tools of a compatible skill, each once.
+fn needed(report: &SkillReport, catalog: &Catalog) -> Vec<(ToolId, String)> {
+    let mut tools: Vec<(ToolId, String)> = Vec::new();
+    for tool in &report.tools {
+        if let ToolMeaning::Tool { tool: id, .. } = &tool.meaning
+            && let Some(id) = catalog.find(id)
+            && tools.iter().all(|(known, _)| *known != id)
+        {
+            tools.push((id, tool.allowed.name.clone()));
+        }
+    }
+    tools
+}

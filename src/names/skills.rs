@@ -1,0 +1,241 @@
+//! Skills: folders of instructions that say which tools they need.
+//!
+//! A skill is a folder with a `SKILL.md`: YAML front matter with a `name`, a `description` and `allowed-tools`, then
+//! the instructions ([the specification](https://agentskills.io/specification)). Skills are written for many hosts and call
+//! tools by the names of the ecosystem, so whether one can be used here is for the [`NameTable`] to say: by name, by
+//! alias, or in another writing.
+
+mod discovery;
+mod front_matter;
+
+use std::fmt;
+use std::path::Path;
+
+use serde::Serialize;
+
+pub use discovery::SkillFolder;
+
+use super::{NameTable, Resolution, ResolvedVia};
+use crate::catalog::Catalog;
+use crate::error::SkillError;
+use crate::ranking::ToolId;
+
+/// A skill: what its `SKILL.md` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Skill {
+    /// The skill's name, which is its folder's.
+    pub name: String,
+    /// What it is for, and when.
+    pub description: String,
+    /// Where its `SKILL.md` stands below the folder that was searched, with `/` between the parts.
+    pub path: String,
+    /// The tools that it needs, in the order of the file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allowed_tools: Vec<AllowedTool>,
+    /// The instructions.
+    #[serde(skip)]
+    pub body: String,
+}
+
+/// A tool that a skill may use, as its `SKILL.md` names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AllowedTool {
+    /// The name.
+    pub name: String,
+    /// What the skill may use it for: `git:*` of `Bash(git:*)`. Holding calls to it is up to whoever runs them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+}
+
+impl fmt::Display for AllowedTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.scope {
+            Some(scope) => write!(f, "{}({scope})", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// What the tools that a skill names mean in a catalog.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SkillReport {
+    /// The skill's name.
+    pub name: String,
+    /// Where its `SKILL.md` stands below the folder that was searched.
+    pub path: String,
+    /// Every tool that it names, in the order of the file.
+    pub tools: Vec<SkillTool>,
+}
+
+/// A tool that a skill names, and what the name means.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SkillTool {
+    /// The tool as the skill names it.
+    #[serde(flatten)]
+    pub allowed: AllowedTool,
+    /// What it means.
+    #[serde(flatten)]
+    pub meaning: ToolMeaning,
+}
+
+/// What the name of a tool means in a catalog, by the tools' ids.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum ToolMeaning {
+    /// One tool.
+    Tool {
+        /// Its id.
+        tool: String,
+        /// How the name led to it.
+        via: ResolvedVia,
+        /// Whether it did by an alias that shall no longer be used.
+        deprecated: bool,
+    },
+    /// Several tools.
+    Ambiguous {
+        /// Their ids.
+        candidates: Vec<String>,
+    },
+    /// None.
+    Unknown {
+        /// The nearest names that there are, best first.
+        suggestions: Vec<String>,
+    },
+}
+
+impl Skill {
+    /// Reads the text of a `SKILL.md`, whose folder has the skill's name where `path` tells the folder.
+    ///
+    /// # Errors
+    ///
+    /// [`SkillError::Invalid`] with every fault.
+    pub fn parse(text: &str, path: impl AsRef<Path>) -> Result<Self, SkillError> {
+        let path = path.as_ref();
+        let folder = path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy());
+        let read = front_matter::read(text, folder.as_deref());
+        let skill = read.map_err(|faults| SkillError::Invalid { path: path.to_owned(), faults })?;
+        Ok(Self { path: discovery::with_strokes(path), ..skill })
+    }
+
+    /// Tells what the tools that it names mean in a catalog, of which `names` is the table.
+    pub fn compatibility(&self, catalog: &Catalog, names: &NameTable) -> SkillReport {
+        self.report(|name| ToolMeaning::of(name, catalog, names))
+    }
+
+    /// Tells what the tools that it names mean, which is for `meaning` to say.
+    pub(crate) fn report(&self, mut meaning: impl FnMut(&str) -> ToolMeaning) -> SkillReport {
+        let tools = self.allowed_tools.iter();
+        let tools = tools.map(|allowed| SkillTool { meaning: meaning(&allowed.name), allowed: allowed.clone() });
+        SkillReport { name: self.name.clone(), path: self.path.clone(), tools: tools.collect() }
+    }
+}
+
+impl ToolMeaning {
+    pub(crate) fn of(name: &str, catalog: &Catalog, names: &NameTable) -> Self {
+        let id = |tool: ToolId| catalog.tool(tool).id.clone();
+        match names.resolve(name) {
+            Resolution::Tool(found) => {
+                Self::Tool { tool: id(found.tool), via: found.via, deprecated: found.deprecated }
+            }
+            Resolution::Ambiguous(tools) => Self::Ambiguous { candidates: tools.into_iter().map(id).collect() },
+            Resolution::Unknown { suggestions } => Self::Unknown { suggestions },
+        }
+    }
+}
+
+impl SkillReport {
+    /// Tells whether every tool that the skill names is exactly one; a skill that names none needs none.
+    pub fn is_compatible(&self) -> bool {
+        self.tools.iter().all(|tool| matches!(tool.meaning, ToolMeaning::Tool { .. }))
+    }
+}
+
+impl fmt::Display for SkillReport {
+    /// Says in one line why the skill cannot be used, or that it can.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the skill {:?} ({}) ", self.name, self.path)?;
+        if self.is_compatible() {
+            return f.write_str("has all the tools that it needs");
+        }
+        f.write_str("cannot be used: ")?;
+        let mut first = true;
+        for SkillTool { allowed: AllowedTool { name, .. }, meaning } in &self.tools {
+            let problem = match meaning {
+                ToolMeaning::Tool { .. } => continue,
+                ToolMeaning::Ambiguous { candidates } => {
+                    format!("{name:?} is ambiguous, write one of {}", candidates.join(", "))
+                }
+                ToolMeaning::Unknown { suggestions } if suggestions.is_empty() => format!("there is no tool {name:?}"),
+                ToolMeaning::Unknown { suggestions } => {
+                    format!("there is no tool {name:?}, did you mean {}?", suggestions.join(" or "))
+                }
+            };
+            write!(f, "{}{problem}", if first { "" } else { "; " })?;
+            first = false;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{Alias, Tool};
+
+    fn catalog() -> Catalog {
+        let mut run = Tool::new("terminalRun", "Runs a command");
+        run.aliases = vec![Alias { name: "bash".into(), deprecated: false }];
+        let mut here = Tool::new("send", "");
+        here.source = Some("mail".into());
+        here.id = here.qualified_name();
+        let mut there = here.clone();
+        there.source = Some("chat".into());
+        there.id = there.qualified_name();
+        Catalog::from_tools([run, here, there]).expect("valid")
+    }
+
+    fn report(allowed: &str) -> SkillReport {
+        let text = format!("---\nname: a\ndescription: b\nallowed-tools: {allowed}\n---\nc");
+        let catalog = catalog();
+        Skill::parse(&text, "a/SKILL.md").expect("valid").compatibility(&catalog, &NameTable::new(&catalog))
+    }
+
+    #[test]
+    fn every_tool_is_reported_with_what_it_means_and_by_what() {
+        let found = report("[bash, terminalRun, 'Bash(git log:*)', mail/send]");
+        assert!(found.is_compatible(), "{found}");
+        let meant = found.tools.iter().map(|tool| match &tool.meaning {
+            ToolMeaning::Tool { tool, via, .. } => (tool.as_str(), *via),
+            other => panic!("{other:?}"),
+        });
+        let expected = [
+            ("terminalRun", ResolvedVia::Alias),
+            ("terminalRun", ResolvedVia::Name),
+            ("terminalRun", ResolvedVia::Normalised),
+            ("mail/send", ResolvedVia::Name),
+        ];
+        assert_eq!(meant.collect::<Vec<_>>(), expected);
+        assert_eq!(found.tools[2].allowed.scope.as_deref(), Some("git log:*"));
+    }
+
+    #[test]
+    fn what_is_missing_or_ambiguous_is_told_in_one_line() {
+        let found = report("terminalRunn send zzz bash");
+        assert!(!found.is_compatible());
+        assert_eq!(
+            found.to_string(),
+            "the skill \"a\" (a/SKILL.md) cannot be used: there is no tool \"terminalRunn\", did you mean \
+             terminalRun?; \"send\" is ambiguous, write one of mail/send, chat/send; there is no tool \"zzz\""
+        );
+    }
+
+    #[test]
+    fn a_skill_without_tools_needs_none() {
+        assert!(report("[]").is_compatible());
+        assert!(report("''").is_compatible());
+    }
+}
