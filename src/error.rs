@@ -187,6 +187,14 @@ pub enum SkillError {
         /// Every fault found.
         faults: Vec<SkillFault>,
     },
+    /// A skill's folder has another name; the skill can be used all the same.
+    #[error("{}: the skill is called {name:?} and its folder is not; give both the same name", path.display())]
+    Misnamed {
+        /// The file.
+        path: PathBuf,
+        /// The skill's name.
+        name: String,
+    },
     /// A name is taken.
     #[error("{}: the name {name:?} is taken by {}; rename one of them", path.display(), first.display())]
     Duplicate {

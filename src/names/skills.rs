@@ -24,7 +24,7 @@ use crate::ranking::ToolId;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Skill {
-    /// The skill's name, which is its folder's.
+    /// The skill's name.
     pub name: String,
     /// What it is for, and when.
     pub description: String,
@@ -108,15 +108,14 @@ pub enum ToolMeaning {
 }
 
 impl Skill {
-    /// Reads the text of a `SKILL.md`, whose folder has the skill's name where `path` tells the folder.
+    /// Reads the text of the `SKILL.md` at `path`.
     ///
     /// # Errors
     ///
     /// [`SkillError::Invalid`] with every fault.
     pub fn parse(text: &str, path: impl AsRef<Path>) -> Result<Self, SkillError> {
         let path = path.as_ref();
-        let folder = path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy());
-        let read = front_matter::read(text, folder.as_deref());
+        let read = front_matter::read(text);
         let skill = read.map_err(|faults| SkillError::Invalid { path: path.to_owned(), faults })?;
         Ok(Self { path: discovery::with_strokes(path), ..skill })
     }

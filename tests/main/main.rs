@@ -14,6 +14,9 @@ mod evaluating;
 // Who may take a name: conflicts, trust, aliases of the operator, look-alikes.
 #[cfg(feature = "cli")]
 mod aliases;
+// Calls in files.
+#[cfg(feature = "cli")]
+mod validating;
 // What names mean.
 #[cfg(feature = "cli")]
 mod naming;

@@ -29,7 +29,8 @@ const MAX_BYTES: u64 = 256 * 1024;
 pub struct SkillFolder {
     /// The skills, in the order of their paths.
     pub skills: Vec<Skill>,
-    /// What could not be read or used; none of it stands in the way of the others.
+    /// What could not be read or used, and skills whose folders have other names, which the specification forbids and
+    /// nothing here needs. None of it stands in the way of the others.
     pub errors: Vec<SkillError>,
 }
 
@@ -62,6 +63,7 @@ impl SkillFolder {
                         errors.push(SkillError::Duplicate { path: file, name: skill.name, first: first.clone() });
                     }
                     None => {
+                        errors.extend(misnamed(folder, &file, &skill.name));
                         known.insert(skill.name.clone(), file);
                         skills.push(skill);
                     }
@@ -125,13 +127,15 @@ fn read(folder: &Path, path: &Path) -> Result<Skill, SkillError> {
     let Ok(text) = String::from_utf8(bytes) else {
         return Err(SkillError::NotUtf8 { path: path.to_owned() });
     };
-    // The folder that was searched may be written `.`, which is no name.
-    let parent = path.parent().map(|parent| parent.canonicalize().unwrap_or_else(|_| parent.to_owned()));
-    let linked = path.parent().filter(|parent| *parent != folder).and_then(Path::file_name);
-    let name = linked.or(parent.as_deref().and_then(Path::file_name)).map(|name| name.to_string_lossy());
-    let read = front_matter::read(&text, name.as_deref());
-    let skill = read.map_err(|faults| SkillError::Invalid { path: path.to_owned(), faults })?;
+    let skill = front_matter::read(&text).map_err(|faults| SkillError::Invalid { path: path.to_owned(), faults })?;
     Ok(Skill { path: with_strokes(path.strip_prefix(folder).unwrap_or(path)), ..skill })
+}
+
+/// A skill's folder should have the skill's name; the folder that was searched may be called anything.
+fn misnamed(folder: &Path, path: &Path, name: &str) -> Option<SkillError> {
+    let parent = path.parent().filter(|parent| *parent != folder)?;
+    let is_other = parent.file_name().is_some_and(|of_folder| of_folder != name);
+    is_other.then(|| SkillError::Misnamed { path: path.to_owned(), name: name.to_owned() })
 }
 
 /// Writes a path the same way everywhere.

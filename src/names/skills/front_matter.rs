@@ -66,15 +66,14 @@ impl<'de> Deserialize<'de> for Entries {
     }
 }
 
-/// Reads a `SKILL.md`. Its `path` is left empty; `folder` is the name of the folder that it stands in, where that is
-/// known.
-pub(super) fn read(text: &str, folder: Option<&str>) -> Result<Skill, Vec<SkillFault>> {
+/// Reads a `SKILL.md`. Its `path` is left empty.
+pub(super) fn read(text: &str) -> Result<Skill, Vec<SkillFault>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (yaml, body) = split_fences(text).map_err(|fault| vec![fault])?;
     let read = serde_saphyr::from_str_with_options::<FrontMatter>(yaml, options());
     let front_matter = read.map_err(|error| vec![syntax(&error)])?;
     let mut faults = Vec::new();
-    let name = front_matter.name.and_then(|name| check(&mut faults, &name, |name| name_problem(name, folder)));
+    let name = front_matter.name.and_then(|name| check(&mut faults, &name, name_problem));
     let description = front_matter.description.and_then(|text| check(&mut faults, &text, description_problem));
     for (field, is_missing) in [("name", name.is_none()), ("description", description.is_none())] {
         if is_missing && !faults.iter().any(|fault| fault.message.starts_with(&format!("the {field} "))) {
@@ -181,7 +180,7 @@ fn line<T>(spanned: &Spanned<T>) -> Option<usize> {
     usize::try_from(spanned.referenced.line()).ok().filter(|&line| line > 0)
 }
 
-fn name_problem(name: &str, folder: Option<&str>) -> Option<(String, String)> {
+fn name_problem(name: &str) -> Option<(String, String)> {
     let fine = |c: char| c == '-' || (c.is_alphanumeric() && !c.is_uppercase());
     let rule = "use small letters, digits, and single hyphens between them";
     let length = name.chars().count();
@@ -196,9 +195,7 @@ fn name_problem(name: &str, folder: Option<&str>) -> Option<(String, String)> {
     } else if name.contains("--") {
         format!("the name {name:?} holds two hyphens in a row")
     } else {
-        let folder = folder.filter(|&folder| folder != name)?;
-        let message = format!("the name {name:?} is not its folder's, which is {folder:?}");
-        return Some((message, "give both the same name".to_owned()));
+        return None;
     };
     Some((problem, rule.to_owned()))
 }
@@ -282,7 +279,7 @@ mod tests {
 
     fn tools(value: &str) -> Vec<String> {
         let text = file(&format!("name: a\ndescription: b\nallowed-tools: {value}"));
-        let skill = read(&text, None).unwrap_or_else(|faults| panic!("{value}: {faults:?}"));
+        let skill = read(&text).unwrap_or_else(|faults| panic!("{value}: {faults:?}"));
         skill
             .allowed_tools
             .iter()
@@ -290,8 +287,8 @@ mod tests {
             .collect()
     }
 
-    fn faults(text: &str, folder: Option<&str>) -> Vec<(Option<usize>, String)> {
-        let faults = read(text, folder).expect_err("it is not sound");
+    fn faults(text: &str) -> Vec<(Option<usize>, String)> {
+        let faults = read(text).expect_err("it is not sound");
         faults.into_iter().map(|fault| (fault.line, fault.message)).collect()
     }
 
@@ -312,7 +309,7 @@ mod tests {
     fn other_members_are_passed_over_and_any_line_end_will_do() {
         let text = "\u{feff}---\r\nname: a-1\r\nlicense: MIT\r\nmetadata:\r\n  owner: {b: [c]}\r\n\
                     description: >\r\n  one\r\n  two\r\n---\r\nDo this.\r\n";
-        let skill = read(text, Some("a-1")).expect("it is sound");
+        let skill = read(text).expect("it is sound");
         assert_eq!((skill.name.as_str(), skill.description.as_str()), ("a-1", "one two"));
         assert_eq!(skill.body, "Do this.\r\n");
     }
@@ -321,11 +318,11 @@ mod tests {
     fn all_faults_are_reported_with_their_lines() {
         let long = "x".repeat(1025);
         let text = format!("---\nname: Deploy Now\ndescription: {long}\nallowed-tools: Read Bash(git (x\n---\n");
-        let found = faults(&text, Some("deploy"));
+        let found = faults(&text);
         let lines: Vec<_> = found.iter().map(|fault| fault.0).collect();
         assert_eq!(lines, [Some(2), Some(3), Some(4), None], "{found:?}");
         assert!(found[0].1.contains("holds 'D'") && found[1].1.contains("1025") && found[2].1.contains("not closed"));
-        let found = faults("---\nlicense: MIT\n---\nDo this.", None);
+        let found = faults("---\nlicense: MIT\n---\nDo this.");
         assert_eq!(found.len(), 2, "{found:?}");
     }
 
@@ -337,13 +334,12 @@ mod tests {
             ("a--b", "two hyphens"),
             ("a_b", "'_'"),
             ("''", "is empty"),
-            ("other", "not its folder's"),
             (&*"a".repeat(65), "65 characters"),
         ] {
-            let found = faults(&file(&format!("name: {name}\ndescription: b")), Some("a"));
+            let found = faults(&file(&format!("name: {name}\ndescription: b")));
             assert!(found.len() == 1 && found[0].0 == Some(2) && found[0].1.contains(part), "{name}: {found:?}");
         }
-        assert!(read(&file("name: größe-2\ndescription: b"), Some("größe-2")).is_ok());
+        assert!(read(&file("name: größe-2\ndescription: b")).is_ok());
     }
 
     #[test]
@@ -358,7 +354,7 @@ mod tests {
             ("---\nname: a\ndescription: c\nallowed-tools: {a: b}\n---\nx", Some(4), "list of tools"),
             ("---\n- a\n---\nx", None, ""),
         ] {
-            let found = faults(text, None);
+            let found = faults(text);
             assert!(found[0].1.contains(part) && (line.is_none() || found[0].0 == line), "{text:?}: {found:?}");
         }
     }
@@ -376,7 +372,7 @@ mod tests {
         let began = Instant::now();
         for text in [bomb, deep, braces, long] {
             let text = file(&format!("{text}\nname: a\ndescription: b"));
-            assert_eq!(read(&text, None).expect_err("it is refused").len(), 1);
+            assert_eq!(read(&text).expect_err("it is refused").len(), 1);
         }
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
@@ -385,7 +381,7 @@ mod tests {
         #[test]
         fn no_text_breaks_the_reader(text in "\\PC*", yaml in "[-a-z0-9:#&*!|>'\"%@{}\\[\\](), \n\t]{0,200}") {
             for text in [&text, &yaml, &file(&text), &file(&yaml), &file(&format!("allowed-tools: {yaml}"))] {
-                if let Err(faults) = read(text, Some("a")) {
+                if let Err(faults) = read(text) {
                     prop_assert!(!faults.is_empty());
                 }
             }

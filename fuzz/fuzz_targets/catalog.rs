@@ -1,0 +1,22 @@
+//! A catalog, and a file of the operator's aliases, as bytes from anywhere.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use picktools::{Catalog, CatalogOptions, Conflicts, NameTable, OperatorAliases};
+
+fuzz_target!(|bytes: &[u8]| {
+    let _strict = Catalog::from_slice(bytes, "fuzz", Some("source"));
+    let aliases = OperatorAliases::from_slice(bytes, "fuzz").unwrap_or_else(|_| OperatorAliases::ecosystem());
+    let options = CatalogOptions {
+        conflicts: Conflicts::Warn,
+        untrusted_sources: ["evil".to_owned()].into(),
+        aliases: Some(aliases),
+        ..CatalogOptions::default()
+    };
+    if let Ok(catalog) = options.read(bytes, "fuzz") {
+        let table = NameTable::new(&catalog);
+        for tool in catalog.tools() {
+            let _meaning = table.resolve(&tool.name);
+        }
+    }
+});

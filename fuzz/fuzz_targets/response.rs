@@ -1,0 +1,27 @@
+//! A provider's answer, whole and as a stream: the first byte says whose.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use picktools::{CallStream, EventReader, Provider};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((first, rest)) = bytes.split_first() else { return };
+    let provider = Provider::ALL[usize::from(*first) % Provider::ALL.len()];
+    if let Ok(answer) = serde_json::from_slice(rest) {
+        let _calls = provider.calls(&answer);
+    }
+    let mut reader = EventReader::new();
+    let mut stream = CallStream::new(provider);
+    let (one, two) = rest.split_at(rest.len() / 2);
+    for part in [one, two] {
+        let Ok(events) = reader.push(part) else { return };
+        if events.iter().any(|event| stream.push(event).is_err()) {
+            return;
+        }
+    }
+    if let Ok(events) = reader.finish()
+        && events.iter().all(|event| stream.push(event).is_ok())
+    {
+        let _calls = stream.finish();
+    }
+});

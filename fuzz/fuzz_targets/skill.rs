@@ -1,0 +1,11 @@
+//! The text of a SKILL.md.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use picktools::{Skill, skills_section};
+
+fuzz_target!(|text: &str| {
+    if let Ok(skill) = Skill::parse(text, "fuzz/SKILL.md") {
+        assert!(skills_section([&skill]).lines().count() < 6, "no description adds a line");
+    }
+});

@@ -1,0 +1,113 @@
+//! `picktools validate`: one result a call, whatever the file that holds the calls.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::cli::{WORKPLACE, picktools, refusal, stderr, stdout};
+
+const TERMINAL: &str = "fixtures/catalogs/terminal";
+
+/// Runs the command on a file of calls, and returns the exit code and the answer.
+fn validate(catalog: &str, calls: &str, more: &[&str]) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("calls.json");
+    fs::write(&file, calls).expect("it is written");
+    let file = file.to_str().expect("the path is UTF-8");
+    let arguments = [&["validate", "--catalog", catalog, "--calls", file], more].concat();
+    let output = picktools(&arguments).output().expect("it runs");
+    assert_ne!(output.status.code(), Some(2), "{}", stderr(&output));
+    (output.status.code(), stdout(&output))
+}
+
+fn report(catalog: &str, calls: &str, more: &[&str]) -> Value {
+    let (_, text) = validate(catalog, calls, &[more, &["--json"]].concat());
+    serde_json::from_str(&text).expect("the answer is JSON")
+}
+
+#[test]
+fn each_call_has_its_result_and_the_code_says_whether_all_may_be_run() {
+    let calls = [
+        json!({"id": "7", "name": "bash", "arguments": {"command": "ls"}}),
+        json!({"name": "terminalReadFile", "arguments": "{'path': 'a.txt'}"}),
+        json!({"name": "read_file", "arguments": {"encoding": "utf7"}}),
+        json!({"name": "rm", "arguments": {}}),
+    ];
+    let lines = calls.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    let (code, text) = validate(TERMINAL, &lines, &[]);
+    assert_eq!(code, Some(1));
+    let text: Vec<&str> = text.lines().collect();
+    assert_eq!(text.len(), 5, "{text:?}");
+    assert!(text[0].ends_with("terminalRun (called bash): valid"), "{}", text[0]);
+    assert!(text[1].contains("repaired: quotation marks were changed"), "{}", text[1]);
+    assert!(text[2].contains("the member \"path\"") && text[2].contains("/encoding: expected one of"), "{}", text[2]);
+    assert!(text[3].contains("Unknown tool: rm"), "{}", text[3]);
+    assert_eq!(text[4], "2 valid, 0 waiting for approval, 2 refused");
+    let (code, _) = validate(TERMINAL, &calls[0].to_string(), &[]);
+    assert_eq!(code, Some(0));
+
+    let report = report(TERMINAL, &json!(calls).to_string(), &[]);
+    assert_eq!((&report["version"], &report["ready"], &report["refused"]), (&json!(1), &json!(2), &json!(2)));
+    let [first, second, third, last] = [0, 1, 2, 3].map(|index| &report["calls"][index]);
+    assert_eq!(
+        (&first["status"], &first["id"], &first["resolved_via"]),
+        (&json!("ready"), &json!("7"), &json!("alias"))
+    );
+    assert_eq!((&first["arguments"], &first["validated"]), (&json!({"command": "ls"}), &json!(true)));
+    assert_eq!(first["names"], json!({"requested": "bash", "canonical": "terminalRun"}));
+    assert_eq!(second["repaired"][0]["change"], "syntax");
+    assert_eq!((&third["status"], &third["error"]["code"]), (&json!("refused"), &json!("invalid")));
+    assert_eq!(third["error"]["example"], json!({"path": "text"}));
+    assert_eq!(last["error"]["code"], "unknown_tool");
+}
+
+#[test]
+fn a_provider_s_answer_and_its_stream_are_read() {
+    let answer = json!({"content": [{"type": "text", "text": "I will."},
+        {"type": "tool_use", "id": "t1", "name": "terminalRun", "input": {"command": "ls"}}]});
+    let whole = report(TERMINAL, &answer.to_string(), &["--provider", "anthropic"]);
+    assert_eq!((&whole["ready"], &whole["calls"][0]["resolved_via"]), (&json!(1), &json!("advertised")));
+    let part = |text: &str| {
+        let call = json!({"index": 0, "id": "c1", "function": {"name": "bash", "arguments": text}});
+        format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}))
+    };
+    let mut second = part(" \"ls\"}");
+    second = second.replace("\"id\":\"c1\",", "").replace("\"name\":\"bash\"", "\"name\":null");
+    let stream = format!("{}{second}data: [DONE]\n\n", part("{\"command\":"));
+    let streamed = report(TERMINAL, &stream, &["--provider", "openai", "--names", "primary-alias"]);
+    assert_eq!((&streamed["ready"], &streamed["calls"][0]["arguments"]), (&json!(1), &json!({"command": "ls"})));
+    let names = json!({"requested": "bash", "advertised": "bash", "canonical": "terminalRun"});
+    assert_eq!(streamed["calls"][0]["names"], names);
+}
+
+#[test]
+fn arguments_are_judged_as_they_are_written() {
+    let calls = "{\"name\": \"bash\", \"arguments\": {\"command\": \"ls\", \"command\": \"rm\"}}";
+    let (code, text) = validate(TERMINAL, calls, &[]);
+    assert!(code == Some(1) && text.contains("\"command\" stands twice"), "{text}");
+    let long = json!({"name": "bash", "arguments": {"command": "x".repeat(2 << 20)}});
+    let (code, text) = validate(TERMINAL, &long.to_string(), &[]);
+    assert!(code == Some(1) && text.contains("at most 1048576 are read"), "{text}");
+    let (code, _) = validate(TERMINAL, &long.to_string(), &["--max-argument-bytes", "4194304"]);
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn a_file_without_calls_is_an_error_that_names_the_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let error = |text: &str, more: &[&str]| {
+        let file = folder.path().join("calls.jsonl");
+        fs::write(&file, text).expect("it is written");
+        let path = file.to_str().expect("the path is UTF-8").to_owned();
+        refusal(&[&["validate", "--catalog", WORKPLACE, "--calls", &path], more].concat())
+    };
+    let text = error("{\"name\": \"dm\"}\n{\"nam\": \"dm\"}\n", &[]);
+    assert!(text.contains("calls.jsonl") && text.contains("line 2") && text.contains("--provider"), "{text}");
+    let text = error("{\"error\": {\"message\": \"overloaded\"}}", &["--provider", "openai"]);
+    assert!(text.contains("overloaded"), "{text}");
+    assert!(error("nonsense", &["--provider", "ollama"]).contains("not JSON"));
+    assert!(!Path::new("no/such").exists());
+    let text = refusal(&["validate", "--catalog", WORKPLACE, "--calls", "no/such"]);
+    assert!(text.contains("cannot read no/such"), "{text}");
+}
