@@ -40,6 +40,7 @@ mod retrieve;
 mod fuse;
 mod scorer;
 mod options;
+mod provider;
 mod select;
 mod selection;
 mod explain;
@@ -60,11 +61,20 @@ pub use embed::{EndpointEmbedder, EndpointOptions};
 #[cfg(feature = "fastembed")]
 pub use embed::{FastEmbedder, FastEmbedderOptions};
 pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
-pub use error::{CatalogError, CatalogFault, EmbedError, IndexError, PickError, ScorerError};
+pub use error::{
+    AdvertisingError, CatalogError, CatalogFault, EmbedError, IndexError, PickError, ResponseError, ScorerError,
+    TranslateError, UnknownProvider,
+};
 pub use fuse::{DEFAULT_RRF_K, Fusion, Mode};
 pub use index::{IndexStats, TermKind};
-pub use names::{NameTable, Resolution, Resolved, ResolvedVia};
+pub use names::{Advertised, Advertising, NameTable, Resolution, Resolved, ResolvedVia};
 pub use options::{PickOptions, UNTRUSTED_MAX_PER_SOURCE};
+#[cfg(feature = "tokens")]
+pub use provider::Tokenizer;
+pub use provider::{
+    Arguments, CallStream, Change, ChangeCode, EventReader, MAX_ARGUMENT_BYTES, MAX_CALLS, MAX_EVENT_BYTES, Provider,
+    ToolCall, TranslateOptions, Translation, tool_references, translate,
+};
 pub use query::{MAX_QUERY_BYTES, Query};
 pub use ranking::ToolId;
 pub use schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};

@@ -13,6 +13,7 @@ mod pick;
 mod report;
 mod resolve;
 mod signals;
+mod translate;
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -35,6 +36,8 @@ enum Command {
     Index(index::IndexCommand),
     /// Tell which tools names mean: by name or alias, also in another writing.
     Resolve(resolve::ResolveCommand),
+    /// Write tools as a provider wants them: definitions, and what the names mean that the model is shown.
+    Translate(translate::TranslateCommand),
     /// Measure ranking quality and latency on queries with known answers.
     Eval(eval::EvalCommand),
     /// List the embedding models that --model takes, and fetch them.
@@ -50,6 +53,7 @@ pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Pick(command) => command.run().map(done),
         Command::Resolve(command) => command.run(),
+        Command::Translate(command) => command.run().map(done),
         Command::Index(command) => command.run().map(done),
         Command::Eval(command) => command.run().map(done),
         Command::Models(command) => command.run().map(done),

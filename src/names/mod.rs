@@ -5,7 +5,11 @@
 //! guarantees by refusing an alias that is another tool's name. A name that nobody has is looked up once more without
 //! case and separators, so that `readFile` and `READ-FILE` mean `read_file`.
 
+mod advertising;
+
 use std::collections::BTreeSet;
+
+pub use advertising::{Advertised, Advertising};
 
 use foldhash::{HashMap, HashMapExt};
 use serde::Serialize;

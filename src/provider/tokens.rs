@@ -1,0 +1,67 @@
+//! What text costs in tokens.
+
+/// A tokenizer of OpenAI's models.
+///
+/// Other providers do not publish theirs; a count with one of these is a fair measure for comparing definitions.
+#[cfg(feature = "tokens")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Tokenizer {
+    /// `o200k_base`: GPT-4o and all models since.
+    #[serde(rename = "o200k_base")]
+    O200k,
+    /// `cl100k_base`: GPT-4 and GPT-3.5.
+    #[serde(rename = "cl100k_base")]
+    Cl100k,
+}
+
+#[cfg(feature = "tokens")]
+impl Tokenizer {
+    /// Counts the tokens of a text, in which no special tokens are read.
+    ///
+    /// # Complexity
+    ///
+    /// Linear in the length of the text, whatever the text.
+    pub fn count(self, text: &str) -> usize {
+        match self {
+            Self::O200k => bpe_openai::o200k_base().count(text),
+            Self::Cl100k => bpe_openai::cl100k_base().count(text),
+        }
+    }
+}
+
+#[cfg(all(test, feature = "tokens"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_those_of_the_published_tokenizers() {
+        // Counted with OpenAI's own tiktoken.
+        for (text, o200k, cl100k) in [
+            ("", 0, 0),
+            ("hello world", 2, 2),
+            ("antidisestablishmentarianism", 6, 6),
+            ("2 + 2 = 4", 7, 7),
+            ("お誕生日おめでとう", 8, 9),
+        ] {
+            assert_eq!((Tokenizer::O200k.count(text), Tokenizer::Cl100k.count(text)), (o200k, cl100k), "{text}");
+        }
+    }
+
+    #[test]
+    fn hostile_text_is_counted_in_linear_time() {
+        let count = |unit: &str, times: usize| {
+            let text = unit.repeat(times);
+            let start = std::time::Instant::now();
+            assert!(Tokenizer::O200k.count(&text) > 0);
+            start.elapsed().as_secs_f64()
+        };
+        for unit in ["a", " ", "\n", "aA", "é", " \n", "🚀", "'s"] {
+            count(unit, 100);
+            let (short, long) = (count(unit, 20_000), count(unit, 200_000));
+            // Ten times the text takes about ten times as long; were it quadratic, it would take a hundred times.
+            assert!(long < 50.0 * short.max(0.001), "{unit:?}: {short} s, then {long} s");
+        }
+    }
+}
