@@ -155,6 +155,20 @@ def resolve(root, target):
     return root
 
 
+def without(schema, *keywords):
+    return {key: value for key, value in schema.items() if key not in keywords}
+
+
+def merged(whole, parts):
+    for part in parts:
+        for key, value in part.items():
+            if key in ("properties", "required") and key in whole:
+                whole[key] = whole[key] | value if isinstance(value, dict) else whole[key] + value
+            else:
+                whole.setdefault(key, value)
+    return whole
+
+
 def sample(schema, root, depth=0):
     """The fewest arguments; LookupError where there are none."""
     if schema is True or schema == {}:
@@ -164,16 +178,11 @@ def sample(schema, root, depth=0):
     if "$ref" in schema:
         return sample(resolve(root, schema["$ref"]), root, depth + 1)
     if schema.get("allOf"):
-        whole = {key: value for key, value in schema.items() if key != "allOf"}
-        for part in schema["allOf"]:
-            part = resolve(root, part["$ref"]) if "$ref" in part else part
-            for key, value in part.items():
-                if key in ("properties", "required") and key in whole:
-                    whole[key] = whole[key] | value if isinstance(value, dict) else whole[key] + value
-                else:
-                    whole.setdefault(key, value)
-        return sample(whole, root, depth + 1)
+        parts = [resolve(root, part["$ref"]) if "$ref" in part else part for part in schema["allOf"]]
+        return sample(merged(without(schema, "allOf"), parts), root, depth + 1)
     ways = schema.get("anyOf") or schema.get("oneOf")
+    if ways and "properties" in schema:
+        return sample(merged(without(schema, "anyOf", "oneOf"), ways[:1]), root, depth + 1)
     if ways:
         for way in sorted(ways, key=lambda way: not (isinstance(way, dict) and way.get("type") == "null")):
             try:
@@ -194,7 +203,15 @@ def sample(schema, root, depth=0):
         said |= json.JSONDecoder().raw_decode(schema["description"].split("Constraints: ", 1)[1])[0]
     if kind == "object":
         properties = schema.get("properties", {})
-        return {key: sample(properties.get(key, True), root, depth + 1) for key in schema.get("required", [])}
+        members = {key: sample(properties.get(key, True), root, depth + 1) for key in schema.get("required", [])}
+        # Null stands for leaving it out, and so does not count.
+        for key, part in properties.items():
+            if sum(value is not None for value in members.values()) >= said.get("minProperties", 0):
+                break
+            if isinstance(part.get("type"), list):
+                part = part | {"type": [kind for kind in part["type"] if kind != "null"]}
+            members[key] = sample(part, root, depth + 1)
+        return members
     if kind == "array":
         places = schema.get("prefixItems", [])
         rest = schema.get("items", True)

@@ -85,8 +85,10 @@ pub(super) fn root(view: &mut View<'_>) -> Strict<Value> {
     }
     let mut root = view.one_object(expanded.node.into_owned());
     view.following.clear();
-    root.entry("properties").or_insert_with(|| json!({}));
-    root.entry("additionalProperties").or_insert(Value::Bool(false));
+    if properties(&root).is_none_or(Map::is_empty) {
+        // A root that names nothing and says nothing of other keys takes no arguments.
+        root.insert("additionalProperties".to_owned(), Value::Bool(false));
+    }
     let definitions: Vec<(String, Value)> = ["$defs", "definitions"]
         .into_iter()
         .filter_map(|holder| Some((holder.to_owned(), root.shift_remove(holder)?)))
@@ -188,6 +190,9 @@ impl Strictly<'_, '_> {
     fn any_of(&mut self, node: &Map<String, Value>, keyword: &str, ways: &[Value]) -> Strict<Value> {
         if properties(node).is_some() || node.contains_key("items") {
             return self.refuse("alternatives beside properties cannot be expressed");
+        }
+        if ways.is_empty() {
+            return self.refuse("a choice without alternatives cannot be expressed");
         }
         if keyword == "oneOf" {
             self.view.change(ChangeCode::OneOfMadeAnyOf, "\"oneOf\" is shown as \"anyOf\"");

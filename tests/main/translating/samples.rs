@@ -3,9 +3,10 @@
 use serde_json::{Map, Value, json};
 
 /// Strings of many kinds, of which the first is taken that a schema accepts.
-const TEXTS: [&str; 16] = [
-    "a", "abc", "AB12", "OPS", "OPS-12", "2026-01-31", "2026-01-31T10:00:00Z", "10:00:00", "guest@example.org", "https://example.org/",
-    "192.0.2.1", "2001:db8::1", "5f0c9f4e-6c3a-4b0e-9d2a-1f2e3d4c5b6a", "P1D", "1", "example.org",
+const TEXTS: [&str; 23] = [
+    "a", "abc", "AB12", "OPS", "OPS-12", "1234", "12345", "2026-01", "13800000000", "9780306406157", "0123456789abcdef",
+    "DE44500105175407324931", "i-0123456789", "2026-01-31", "2026-01-31T10:00:00Z", "10:00:00", "guest@example.org", "https://example.org/",
+    "192.0.2.1", "2001:db8::1", "5f0c9f4e-6c3a-4b0e-9d2a-1f2e3d4c5b6a", "P1D", "example.org",
 ];
 
 /// The fewest arguments of a definition; an object without members where it has no schema.
@@ -35,6 +36,12 @@ fn sample(schema: &Value, root: &Value, depth: usize) -> Option<Value> {
         return sample(&Value::Object(whole), root, depth + 1);
     }
     if let Some(ways) = node.get("anyOf").or_else(|| node.get("oneOf")).and_then(Value::as_array) {
+        if node.contains_key("properties") {
+            let mut whole = node.clone();
+            whole.retain(|keyword, _| !["anyOf", "oneOf"].contains(&keyword.as_str()));
+            merge(&mut whole, ways.first()?.as_object()?);
+            return sample(&Value::Object(whole), root, depth + 1);
+        }
         // Null first: it is the shortest thing to say.
         let null = ways.iter().find(|way| way.get("type") == Some(&json!("null")));
         return null.into_iter().chain(ways).find_map(|way| sample(way, root, depth + 1));
@@ -77,6 +84,7 @@ fn sample(schema: &Value, root: &Value, depth: usize) -> Option<Value> {
 }
 
 fn object(node: &Map<String, Value>, root: &Value, depth: usize) -> Option<Value> {
+    let least = constraints(node).get("minProperties").and_then(Value::as_u64).unwrap_or(0);
     let empty = Map::new();
     let properties = node.get("properties").and_then(Value::as_object).unwrap_or(&empty);
     let required = node.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
@@ -84,7 +92,23 @@ fn object(node: &Map<String, Value>, root: &Value, depth: usize) -> Option<Value
         let value = properties.get(name).map_or(Some(json!("any")), |schema| sample(schema, root, depth + 1))?;
         Some((name.to_owned(), value))
     });
-    members.collect::<Option<Map<String, Value>>>().map(Value::Object)
+    let mut members = members.collect::<Option<Map<String, Value>>>()?;
+    // Null stands for leaving it out, and so does not count.
+    for (name, schema) in properties {
+        if members.values().filter(|value| !value.is_null()).count() as u64 >= least {
+            break;
+        }
+        members.insert(name.clone(), sample(&without_null(schema), root, depth + 1)?);
+    }
+    Some(Value::Object(members))
+}
+
+fn without_null(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Some(Value::Array(kinds)) = schema.get_mut("type") {
+        kinds.retain(|kind| kind != "null");
+    }
+    schema
 }
 
 /// The constraints of a schema, also those that its description tells.
