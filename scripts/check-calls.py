@@ -193,6 +193,8 @@ def sample(schema, root, depth=0):
     if "const" in schema:
         return schema["const"]
     if schema.get("enum"):
+        if schema.get("type") in ("array", "object") and not any(isinstance(value, (list, dict)) for value in schema["enum"]):
+            raise LookupError  # nothing is both
         return None if None in schema["enum"] else schema["enum"][0]
     kind = schema.get("type")
     if isinstance(kind, list):
@@ -257,6 +259,18 @@ def run(arguments):
     return subprocess.run(arguments, capture_output=True, text=True)
 
 
+def impossible(catalog):
+    """The tools whose own schemas take nothing at all."""
+    file = Path(catalog) / "tools.jsonl"
+    found = set()
+    for tool in map(json.loads, file.open() if file.exists() else []):
+        try:
+            sample(tool.get("parameters") or True, tool.get("parameters"))
+        except LookupError:
+            found.add(tool.get("id"))
+    return found
+
+
 def check(catalog, program, provider, strict, names, validate):
     options = ["--catalog", catalog, "--provider", provider, "--names", names] + ["--strict"] * strict
     done = run([program, "translate", *options, "--json"])
@@ -264,7 +278,8 @@ def check(catalog, program, provider, strict, names, validate):
         return f"translate failed: {done.stderr}", []
     report = json.loads(done.stdout)
     broken, calls, left_out = [], [], 0
-    in_words = {change.get("tool") for change in report["changes"] if change["code"] == "alternatives_merged"}
+    left = impossible(catalog) | {change.get("tool") for change in report["changes"]
+                                  if change["code"] == "alternatives_merged"}
     found = definitions(provider, report["tools"])
     if len({definition["name"] for definition in found}) != len(found) or len(report["names"]) != len(found):
         broken.append("a name is there twice")
@@ -277,7 +292,7 @@ def check(catalog, program, provider, strict, names, validate):
         except LookupError:
             arguments = None
         # Merged alternatives say in words which arguments go together.
-        if arguments is None or tool in in_words:
+        if arguments is None or tool in left:
             left_out += 1
             continue
         calls.append({"name": definition["name"], "arguments": arguments, "tool": tool})

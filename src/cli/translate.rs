@@ -88,8 +88,7 @@ impl NamesArgs {
 
 fn read_map(path: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let bytes = read_input(path)?;
-    serde_json::from_slice(&bytes)
-        .with_context(|| format!("{}: no JSON object from tools to names", path.display()))
+    serde_json::from_slice(&bytes).with_context(|| format!("{}: no JSON object from tools to names", path.display()))
 }
 
 #[derive(Serialize)]
@@ -122,8 +121,7 @@ impl TranslateCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let catalog = Catalog::open(&self.catalog)?;
         let advertising = self.names.advertising()?;
-        let options =
-            TranslateOptions { strict: self.strict.then_some(true), advertising, deferred: self.deferred };
+        let options = TranslateOptions { strict: self.strict.then_some(true), advertising, deferred: self.deferred };
         let costs = self.costs.then(|| self.compare(&catalog, &options)).transpose()?;
         if let (Some(costs), false) = (&costs, self.json) {
             return output::answer(table(costs));

@@ -71,9 +71,7 @@ impl Advertising {
             description,
         };
         Ok(match self {
-            Self::Canonical => {
-                tools.iter().map(|tool| shown(tool, &tool.name, tool.description.clone())).collect()
-            }
+            Self::Canonical => tools.iter().map(|tool| shown(tool, &tool.name, tool.description.clone())).collect(),
             Self::PrimaryAlias => tools
                 .iter()
                 .map(|tool| shown(tool, aliases(tool).next().unwrap_or(&tool.name), tool.description.clone()))
@@ -89,9 +87,7 @@ impl Advertising {
                     std::iter::once(own).chain(others).collect::<Vec<_>>()
                 })
                 .collect(),
-            Self::Described => {
-                tools.iter().map(|tool| shown(tool, &tool.name, described(tool))).collect()
-            }
+            Self::Described => tools.iter().map(|tool| shown(tool, &tool.name, described(tool))).collect(),
             Self::ProviderMap(map) => {
                 let names = mapped(map, tools)?;
                 tools.iter().zip(names).map(|(tool, name)| shown(tool, &name, tool.description.clone())).collect()
@@ -167,8 +163,7 @@ mod tests {
     fn terminal() -> Vec<Arc<Tool>> {
         let tool = |name: &str, description: &str, aliases: &[(&str, bool)]| {
             let mut tool = Tool::new(name, description);
-            tool.aliases =
-                aliases.iter().map(|&(name, deprecated)| Alias { name: name.into(), deprecated }).collect();
+            tool.aliases = aliases.iter().map(|&(name, deprecated)| Alias { name: name.into(), deprecated }).collect();
             Arc::new(tool)
         };
         vec![

@@ -284,7 +284,8 @@ impl<'v> At<'v> {
 
     pub(super) fn list(&self) -> Result<Vec<Self>, ResponseError> {
         let items = self.value.as_array().ok_or_else(|| self.not("an array"))?;
-        let item = |(index, value)| Self { provider: self.provider, pointer: format!("{}/{index}", self.pointer), value };
+        let item =
+            |(index, value)| Self { provider: self.provider, pointer: format!("{}/{index}", self.pointer), value };
         Ok(items.iter().enumerate().map(item).collect())
     }
 
@@ -408,7 +409,9 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_told_with_its_place() {
         let told = |provider: Provider, answer: Value| provider.calls(&answer).expect_err("it is none").to_string();
-        assert!(told(Provider::OpenAiChat, json!({"error": {"message": "slow down"}})).ends_with("an error: slow down"));
+        assert!(
+            told(Provider::OpenAiChat, json!({"error": {"message": "slow down"}})).ends_with("an error: slow down")
+        );
         assert!(told(Provider::Ollama, json!({"error": "no such model"})).contains("no such model"));
         assert!(told(Provider::Anthropic, json!({"type": "error", "error": {"message": "x"}})).contains("error: x"));
         assert!(told(Provider::Gemini, json!({"promptFeedback": {"blockReason": "SAFETY"}})).contains("SAFETY"));
@@ -417,10 +420,19 @@ mod tests {
             told(Provider::OpenAiChat, wrong),
             "the answer is none of openai: /choices/0/message/tool_calls/0/function/name is a number, expected a string"
         );
-        assert!(told(Provider::Mcp, json!({"method": "tools/list"})).contains("/method is a string, expected \"tools/call\""));
+        assert!(
+            told(Provider::Mcp, json!({"method": "tools/list"}))
+                .contains("/method is a string, expected \"tools/call\"")
+        );
         for provider in Provider::ALL {
-            for answer in [json!(null), json!([]), json!({}), json!("x"), json!({"choices": {}, "output": 1, "content": 1,
-                "candidates": 1, "message": 1, "method": 1})] {
+            for answer in [
+                json!(null),
+                json!([]),
+                json!({}),
+                json!("x"),
+                json!({"choices": {}, "output": 1, "content": 1,
+                "candidates": 1, "message": 1, "method": 1}),
+            ] {
                 assert!(matches!(provider.calls(&answer), Err(ResponseError::Shape { .. })), "{provider} {answer}");
             }
         }

@@ -301,7 +301,8 @@ mod tests {
 
     #[test]
     fn responses_and_anthropic_pieces_are_put_together() {
-        let item = |arguments: &str| json!({"type": "function_call", "call_id": "c", "name": "go", "arguments": arguments});
+        let item =
+            |arguments: &str| json!({"type": "function_call", "call_id": "c", "name": "go", "arguments": arguments});
         let mut events = vec![
             json!({"type": "response.created", "response": {"error": null}}),
             json!({"type": "response.output_item.added", "output_index": 0, "item": {"type": "message"}}),
@@ -335,10 +336,8 @@ mod tests {
         ];
         assert!(matches!(assembled(Provider::Anthropic, &events), Err(ResponseError::BrokenOff { .. })));
         events.extend([stop(1), start(2, "tool_use"), stop(2)]);
-        let expected = vec![
-            call(Some("t"), "go", text("{\"a\": 1}")),
-            call(Some("t"), "go", Arguments::Json(json!({}))),
-        ];
+        let expected =
+            vec![call(Some("t"), "go", text("{\"a\": 1}")), call(Some("t"), "go", Arguments::Json(json!({})))];
         assert_eq!(assembled(Provider::Anthropic, &events), Ok(expected));
     }
 
@@ -352,7 +351,8 @@ mod tests {
         ];
         assert_eq!(assembled(Provider::Gemini, &gemini), expected(None));
         let function = json!({"function": {"name": "go", "arguments": {"a": 1}}});
-        let ollama = [json!({"message": {"content": "", "tool_calls": [function]}, "done": false}), json!({"done": true})];
+        let ollama =
+            [json!({"message": {"content": "", "tool_calls": [function]}, "done": false}), json!({"done": true})];
         assert_eq!(assembled(Provider::Ollama, &ollama), expected(None));
         let params = json!({"name": "go", "arguments": {"a": 1}});
         let mcp = [

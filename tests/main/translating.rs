@@ -46,7 +46,8 @@ fn a_call_of_every_definition_leads_back_to_its_tool_and_validates() {
         for (provider, strict) in ways() {
             let translation = translate(catalog.tools(), provider, &strictly(strict)).expect("it can be translated");
             let mut strict_ones = 0;
-            for (definition, tool) in rules::definitions(provider, &translation.tools).into_iter().zip(catalog.tools()) {
+            for (definition, tool) in rules::definitions(provider, &translation.tools).into_iter().zip(catalog.tools())
+            {
                 strict_ones += usize::from(definition["strict"] == true);
                 let shown = definition["name"].as_str().expect("it has a name");
                 assert_eq!(translation.names[shown], tool.id);
@@ -76,7 +77,8 @@ fn what_a_schema_cannot_say_is_reported_with_its_place() {
     let catalog = open("odd-schemas");
     let change = |provider: Provider, tool: &str, code: ChangeCode| {
         let translation = translate(catalog.tools(), provider, &strictly(true)).expect("it can be translated");
-        let found = translation.changes.into_iter().find(|change| change.tool.as_deref() == Some(tool) && change.code == code);
+        let found =
+            translation.changes.into_iter().find(|change| change.tool.as_deref() == Some(tool) && change.code == code);
         found.unwrap_or_else(|| panic!("{provider} does not say {code:?} of {tool}")).pointer
     };
     for (provider, tool, code, pointer) in [
@@ -175,7 +177,8 @@ fn definitions_can_be_deferred_where_the_provider_searches_them() {
 
 #[test]
 fn more_tools_than_a_request_takes_are_all_there_and_said() {
-    let tools: Vec<Arc<Tool>> = (0..129).map(|number| Arc::new(tool("s", &format!("tool_{number}"), "Goes."))).collect();
+    let tools: Vec<Arc<Tool>> =
+        (0..129).map(|number| Arc::new(tool("s", &format!("tool_{number}"), "Goes."))).collect();
     let too_many = |provider: Provider, strict: bool| {
         let translation = translate(&tools, provider, &strictly(strict)).expect("it can be translated");
         assert_eq!(rules::definitions(provider, &translation.tools).len(), 129);
@@ -183,7 +186,10 @@ fn more_tools_than_a_request_takes_are_all_there_and_said() {
         whole.map(|change| change.detail).collect::<Vec<_>>()
     };
     assert_eq!(too_many(Provider::OpenAiChat, false), ["openai takes 128 tools in a request, and there are 129"]);
-    assert_eq!(too_many(Provider::Anthropic, true), ["anthropic takes 20 strict tools in a request, and there are 129"]);
+    assert_eq!(
+        too_many(Provider::Anthropic, true),
+        ["anthropic takes 20 strict tools in a request, and there are 129"]
+    );
     assert!(too_many(Provider::Gemini, false).is_empty());
 }
 
@@ -194,8 +200,11 @@ fn schemas() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::Bool),
         kinds.clone().prop_map(|kind| json!({"type": kind})),
         (kinds.clone(), kinds).prop_map(|(one, other)| json!({"type": [one, other]})),
-        prop::collection::vec(prop_oneof![Just(json!(null)), Just(json!("")), Just(json!("a")), Just(json!(1)), Just(json!([]))], 0..3)
-            .prop_map(|values| json!({"enum": values})),
+        prop::collection::vec(
+            prop_oneof![Just(json!(null)), Just(json!("")), Just(json!("a")), Just(json!(1)), Just(json!([]))],
+            0..3
+        )
+        .prop_map(|values| json!({"enum": values})),
         Just(json!({"const": {"a": 1}})),
         prop::sample::select(vec!["#", "#/$defs/a", "#/$defs/b", "#/properties/x", "#/nowhere", "#a%2", "other"])
             .prop_map(|target| json!({"$ref": target, "description": "Beside."})),
@@ -260,11 +269,16 @@ mod program {
 
     #[test]
     fn translate_prints_definitions_and_tells_the_changes() {
-        let output = picktools(&["translate", "--catalog", ODD, "--provider", "openai", "--strict"]).output().expect("it runs");
+        let output =
+            picktools(&["translate", "--catalog", ODD, "--provider", "openai", "--strict"]).output().expect("it runs");
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let tools: Value = serde_json::from_str(&stdout(&output)).expect("the answer is JSON");
         assert!(rules::faults(Provider::OpenAiChat, &tools).is_empty());
-        assert!(stderr(&output).contains("odd/label_box /parameters/properties/labels: not strict: "), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("odd/label_box /parameters/properties/labels: not strict: "),
+            "{}",
+            stderr(&output)
+        );
     }
 
     #[test]
@@ -273,7 +287,10 @@ mod program {
             ["translate", "--catalog", WORKPLACE, "--provider", "gemini", "--names", "primary-alias", "--json"];
         let report = json(&arguments);
         assert_eq!((&report["version"], &report["provider"]), (&json!(1), &json!("gemini")));
-        assert_eq!((&report["names_strategy"], &report["names"]["dm"]), (&json!("primary-alias"), &json!("chat/send_direct_message")));
+        assert_eq!(
+            (&report["names_strategy"], &report["names"]["dm"]),
+            (&json!("primary-alias"), &json!("chat/send_direct_message"))
+        );
         assert!(report["tools"][0]["functionDeclarations"].is_array() && report["changes"].is_array());
         if cfg!(feature = "tokens") {
             assert!(report["tokens"]["o200k_base"].as_u64() > Some(1_000), "{}", report["tokens"]);
@@ -287,7 +304,17 @@ mod program {
         let file = folder.path().join("names.json");
         std::fs::write(&file, r#"{"forge/create_issue": "open_ticket"}"#).expect("it can be written");
         let file = file.to_str().expect("it is UTF-8");
-        let base = ["translate", "--catalog", WORKPLACE, "--provider", "ollama", "--names", "provider-map", "--json", "--name-map"];
+        let base = [
+            "translate",
+            "--catalog",
+            WORKPLACE,
+            "--provider",
+            "ollama",
+            "--names",
+            "provider-map",
+            "--json",
+            "--name-map",
+        ];
         let report = json(&[&base[..], &[file]].concat());
         assert_eq!(report["names"]["open_ticket"], "forge/create_issue");
         std::fs::write(file, r#"{"create_issue": "open_ticket"}"#).expect("it can be written");
@@ -303,7 +330,8 @@ mod program {
     fn what_cannot_be_is_refused() {
         let error = refusal(&["translate", "--catalog", WORKPLACE, "--provider", "gemini", "--deferred"]);
         assert!(error.contains("gemini has no deferred loading"), "{error}");
-        let output = picktools(&["translate", "--catalog", WORKPLACE, "--provider", "openia"]).output().expect("it runs");
+        let output =
+            picktools(&["translate", "--catalog", WORKPLACE, "--provider", "openia"]).output().expect("it runs");
         assert_eq!(output.status.code(), Some(2));
         assert!(stderr(&output).contains("no provider is called \"openia\""), "{}", stderr(&output));
     }
@@ -313,7 +341,8 @@ mod program {
     fn costs_compare_the_strategies() {
         let report = json(&["translate", "--catalog", WORKPLACE, "--provider", "openai", "--costs", "--json"]);
         let tokens = |index: usize| report["costs"][index]["tokens"]["o200k_base"].as_u64().expect("it is counted");
-        let strategies: Vec<&Value> = report["costs"].as_array().expect("a list").iter().map(|cost| &cost["names_strategy"]).collect();
+        let strategies: Vec<&Value> =
+            report["costs"].as_array().expect("a list").iter().map(|cost| &cost["names_strategy"]).collect();
         assert_eq!(strategies, ["canonical", "primary-alias", "expanded", "described"]);
         assert!(tokens(2) > tokens(3) && tokens(3) > tokens(0), "a definition for each alias costs most");
         let table = answer(&["translate", "--catalog", WORKPLACE, "--provider", "openai", "--costs"]);

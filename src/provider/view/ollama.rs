@@ -101,8 +101,9 @@ fn schema(view: &mut View<'_>, schema: &Value) -> Value {
 /// Properties and items.
 fn shape(view: &mut View<'_>, node: &Map<String, Value>, shown: &mut Map<String, Value>) {
     if let Some(properties) = properties(node) {
-        let properties =
-            properties.iter().map(|(key, value)| (key.clone(), view.below(&["properties", key], |view| schema(view, value))));
+        let properties = properties
+            .iter()
+            .map(|(key, value)| (key.clone(), view.below(&["properties", key], |view| schema(view, value))));
         shown.insert("properties".to_owned(), Value::Object(properties.collect()));
     }
     let names = required(node);

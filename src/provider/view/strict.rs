@@ -7,6 +7,8 @@
 //! Sources: `developers.openai.com`, "Structured model outputs", Supported schemas; `platform.claude.com`, "Structured
 //! outputs", JSON Schema limitations.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value, json};
 
 use super::{ChangeCode, View, is_open_root, kinds, listed, properties, required};
@@ -89,26 +91,14 @@ pub(super) fn root(view: &mut View<'_>) -> Strict<Value> {
         // A root that names nothing and says nothing of other keys takes no arguments.
         root.insert("additionalProperties".to_owned(), Value::Bool(false));
     }
-    let definitions: Vec<(String, Value)> = ["$defs", "definitions"]
+    let definitions: Map<String, Value> = ["$defs", "definitions"]
         .into_iter()
         .filter_map(|holder| Some((holder.to_owned(), root.shift_remove(holder)?)))
         .collect();
     let mut strictly = Strictly { view, openai, counts: Counts::default(), nesting: 1 };
     let mut shown = strictly.object(&root)?;
-    for (holder, named) in definitions {
-        let Value::Object(named) = named else { continue };
-        let used = shown.values().chain(named.values()).any(|schema| uses(schema, &holder));
-        if !used {
-            continue;
-        }
-        let mut kept = Map::new();
-        for (name, schema) in &named {
-            strictly.counts.characters += name.chars().count();
-            let schema = strictly.below(&[&holder, name], |strictly| strictly.schema(schema))?;
-            kept.insert(name.clone(), schema);
-        }
-        shown.insert(holder, Value::Object(kept));
-    }
+    let definitions = strictly.definitions(&shown, &definitions)?;
+    shown.extend(definitions);
     if !openai && is_recursive(&Value::Object(shown.clone())) {
         return strictly.refuse("recursive schemas are not supported");
     }
@@ -128,6 +118,34 @@ impl Strictly<'_, '_> {
         let done = work(self);
         self.view.leave(place);
         done
+    }
+
+    /// Shows the definitions that what is shown leads to, and no others.
+    fn definitions(
+        &mut self,
+        shown: &Map<String, Value>,
+        definitions: &Map<String, Value>,
+    ) -> Strict<Map<String, Value>> {
+        let mut wanted = Vec::new();
+        shown.values().for_each(|schema| targets(schema, &mut wanted));
+        let mut found: Map<String, Value> = Map::new();
+        while let Some(target) = wanted.pop() {
+            let path = target.strip_prefix("#/").and_then(|path| path.split_once('/'));
+            let Some((holder, name)) = path else { continue };
+            let key = super::percent_decoded(name).unwrap_or_default().replace("~1", "/").replace("~0", "~");
+            let Some(schema) = definitions.get(holder).and_then(|named| named.get(&key)) else { continue };
+            let kept = found.entry(holder).or_insert_with(|| Value::Object(Map::new()));
+            if kept.get(&key).is_some() {
+                continue;
+            }
+            self.counts.characters += key.chars().count();
+            let schema = self.below(&[holder, &key], |strictly| strictly.schema(schema))?;
+            targets(&schema, &mut wanted);
+            if let Some(kept) = found.get_mut(holder).and_then(Value::as_object_mut) {
+                kept.insert(key, schema);
+            }
+        }
+        Ok(found)
     }
 
     fn schema(&mut self, schema: &Value) -> Strict<Value> {
@@ -176,7 +194,8 @@ impl Strictly<'_, '_> {
     fn kept_reference(&mut self, node: &Map<String, Value>) -> Option<Value> {
         let reference = node.get("$ref")?.as_str()?;
         let definition = reference.strip_prefix("#/$defs/").or_else(|| reference.strip_prefix("#/definitions/"))?;
-        let plain = node.keys().all(|key| super::NOTES.contains(&key.as_str()) || key == "$ref" || key == "description");
+        let plain =
+            node.keys().all(|key| super::NOTES.contains(&key.as_str()) || key == "$ref" || key == "description");
         if definition.contains('/') || !plain || self.view.resolve(reference).is_none() {
             return None;
         }
@@ -225,11 +244,14 @@ impl Strictly<'_, '_> {
         if values.is_empty() || values.iter().any(|value| value.is_object() || value.is_array()) {
             return self.refuse("a list of values that are no plain ones cannot be expressed");
         }
-        let characters = values.iter().map(|value| value.as_str().map_or(0, |text| text.chars().count())).sum::<usize>();
+        let characters =
+            values.iter().map(|value| value.as_str().map_or(0, |text| text.chars().count())).sum::<usize>();
         self.counts.enum_values += values.len();
         self.counts.characters += characters;
         if self.openai && values.len() > LONG_ENUM && characters > MAX_LONG_ENUM_CHARACTERS {
-            return self.refuse(format!("a list of more than {LONG_ENUM} values may have {MAX_LONG_ENUM_CHARACTERS} characters"));
+            return self.refuse(format!(
+                "a list of more than {LONG_ENUM} values may have {MAX_LONG_ENUM_CHARACTERS} characters"
+            ));
         }
         let mut kinds: Vec<&str> = Vec::new();
         for value in values {
@@ -337,9 +359,7 @@ impl Strictly<'_, '_> {
     fn constrain(&mut self, kind: &str, node: &Map<String, Value>, shown: &mut Map<String, Value>) {
         let of_kind: &[&str] = match kind {
             "string" => &["pattern", "format"],
-            "number" | "integer" => {
-                &["multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"]
-            }
+            "number" | "integer" => &["multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"],
             "array" => &["minItems", "maxItems"],
             _ => &[],
         };
@@ -350,7 +370,9 @@ impl Strictly<'_, '_> {
                     (true, "format", Value::String(format)) => OPENAI_FORMATS.contains(&format.as_str()),
                     (false, "format", Value::String(format)) => ANTHROPIC_FORMATS.contains(&format.as_str()),
                     (false, "minItems", value) => value.as_u64().is_some_and(|least| least <= 1),
-                    (true, keyword, value) => OPENAI_KEYWORDS.contains(&keyword) && (value.is_number() || value.is_string()),
+                    (true, keyword, value) => {
+                        OPENAI_KEYWORDS.contains(&keyword) && (value.is_number() || value.is_string())
+                    }
                     (false, keyword, _) => ANTHROPIC_KEYWORDS.contains(&keyword),
                 }
         };
@@ -364,9 +386,8 @@ impl Strictly<'_, '_> {
             "nullable",
             "additionalItems",
         ];
-        let keep = |keyword: &str| {
-            SHAPE.contains(&keyword) || node.get(keyword).is_some_and(|value| known(keyword, value))
-        };
+        let keep =
+            |keyword: &str| SHAPE.contains(&keyword) || node.get(keyword).is_some_and(|value| known(keyword, value));
         self.describe_all_but(node, shown, keep);
         for (keyword, value) in node {
             if known(keyword, value) {
@@ -437,35 +458,27 @@ fn nullable_too(mut shown: Map<String, Value>) -> Map<String, Value> {
     shown
 }
 
-fn uses(schema: &Value, holder: &str) -> bool {
+/// Where the references of a schema lead.
+fn targets(schema: &Value, found: &mut Vec<String>) {
     match schema {
-        Value::Object(members) => members.iter().any(|(key, member)| match member {
-            Value::String(target) if key == "$ref" => target.starts_with(&format!("#/{holder}/")),
-            member => uses(member, holder),
-        }),
-        Value::Array(items) => items.iter().any(|item| uses(item, holder)),
-        _ => false,
+        Value::Object(members) => {
+            for (key, member) in members {
+                match member {
+                    Value::String(target) if key == "$ref" => found.push(target.clone()),
+                    member => targets(member, found),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| targets(item, found)),
+        _ => {}
     }
 }
 
 /// Whether a definition leads back to itself.
 fn is_recursive(schema: &Value) -> bool {
-    fn targets<'s>(schema: &'s Value, found: &mut Vec<&'s str>) {
-        match schema {
-            Value::Object(members) => {
-                for (key, member) in members {
-                    match member {
-                        Value::String(target) if key == "$ref" => found.push(target),
-                        member => targets(member, found),
-                    }
-                }
-            }
-            Value::Array(items) => items.iter().for_each(|item| targets(item, found)),
-            _ => {}
-        }
-    }
-    let holders = ["$defs", "definitions"].into_iter().filter_map(|holder| Some((holder, schema.get(holder)?.as_object()?)));
-    let edges: std::collections::HashMap<String, Vec<&str>> = holders
+    let holders =
+        ["$defs", "definitions"].into_iter().filter_map(|holder| Some((holder, schema.get(holder)?.as_object()?)));
+    let edges: HashMap<String, Vec<String>> = holders
         .flat_map(|(holder, named)| {
             named.iter().map(move |(name, schema)| {
                 let mut found = Vec::new();
@@ -475,13 +488,13 @@ fn is_recursive(schema: &Value) -> bool {
         })
         .collect();
     // Definitions that refer to none that is left are taken away until nothing changes; what stays is a circle.
-    let mut left: std::collections::HashSet<&str> = edges.keys().map(String::as_str).collect();
+    let mut left: HashSet<&str> = edges.keys().map(String::as_str).collect();
     loop {
         let before = left.len();
         let ends: Vec<&str> = left
             .iter()
             .copied()
-            .filter(|name| edges.get(*name).is_none_or(|to| to.iter().all(|target| !left.contains(target))))
+            .filter(|name| edges.get(*name).is_none_or(|to| to.iter().all(|target| !left.contains(target.as_str()))))
             .collect();
         ends.iter().for_each(|name| {
             left.remove(name);

@@ -79,9 +79,28 @@ fn openai(definition: &Value, faults: &mut Vec<String>) {
     }
     if definition["strict"] == true {
         let keywords = [
-            "type", "description", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "$ref",
-            "$defs", "definitions", "pattern", "format", "multipleOf", "minimum", "maximum", "exclusiveMinimum",
-            "exclusiveMaximum", "minItems", "maxItems", "title",
+            "type",
+            "description",
+            "properties",
+            "required",
+            "additionalProperties",
+            "items",
+            "enum",
+            "const",
+            "anyOf",
+            "$ref",
+            "$defs",
+            "definitions",
+            "pattern",
+            "format",
+            "multipleOf",
+            "minimum",
+            "maximum",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+            "minItems",
+            "maxItems",
+            "title",
         ];
         strict(schema, &keywords, true, faults);
     }
@@ -105,8 +124,21 @@ fn anthropic(definition: &Value, faults: &mut Vec<String>) {
     }
     if definition["strict"] == true {
         let keywords = [
-            "type", "description", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "$ref",
-            "$defs", "definitions", "format", "minItems", "title",
+            "type",
+            "description",
+            "properties",
+            "required",
+            "additionalProperties",
+            "items",
+            "enum",
+            "const",
+            "anyOf",
+            "$ref",
+            "$defs",
+            "definitions",
+            "format",
+            "minItems",
+            "title",
         ];
         strict(schema, &keywords, false, faults);
     }
@@ -146,10 +178,20 @@ fn strict(schema: &Value, keywords: &[&str], all_required: bool, faults: &mut Ve
         }
         let is_object = node.get("type").is_some_and(|kind| *kind == "object" || *kind == json!(["object", "null"]));
         if is_object {
-            let keys: BTreeSet<&str> =
-                node.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys).map(String::as_str).collect();
-            let required: Vec<&str> =
-                node.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+            let keys: BTreeSet<&str> = node
+                .get("properties")
+                .and_then(Value::as_object)
+                .into_iter()
+                .flat_map(Map::keys)
+                .map(String::as_str)
+                .collect();
+            let required: Vec<&str> = node
+                .get("required")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect();
             let named: BTreeSet<&str> = required.iter().copied().collect();
             if node.get("additionalProperties") != Some(&json!(false)) {
                 fault("it is open".to_owned());
@@ -213,7 +255,10 @@ fn gemini_schema(schema: &Value, pointer: &str, faults: &mut Vec<String>) {
         }
     }
     if let Some(values) = node.get("enum") {
-        if !values.as_array().is_some_and(|values| values.iter().all(|value| value.as_str().is_some_and(|v| !v.is_empty()))) {
+        if !values
+            .as_array()
+            .is_some_and(|values| values.iter().all(|value| value.as_str().is_some_and(|v| !v.is_empty())))
+        {
             fault("its values are no strings, or empty ones");
         }
     }

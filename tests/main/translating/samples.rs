@@ -4,14 +4,35 @@ use serde_json::{Map, Value, json};
 
 /// Strings of many kinds, of which the first is taken that a schema accepts.
 const TEXTS: [&str; 23] = [
-    "a", "abc", "AB12", "OPS", "OPS-12", "1234", "12345", "2026-01", "13800000000", "9780306406157", "0123456789abcdef",
-    "DE44500105175407324931", "i-0123456789", "2026-01-31", "2026-01-31T10:00:00Z", "10:00:00", "guest@example.org", "https://example.org/",
-    "192.0.2.1", "2001:db8::1", "5f0c9f4e-6c3a-4b0e-9d2a-1f2e3d4c5b6a", "P1D", "example.org",
+    "a",
+    "abc",
+    "AB12",
+    "OPS",
+    "OPS-12",
+    "1234",
+    "12345",
+    "2026-01",
+    "13800000000",
+    "9780306406157",
+    "0123456789abcdef",
+    "DE44500105175407324931",
+    "i-0123456789",
+    "2026-01-31",
+    "2026-01-31T10:00:00Z",
+    "10:00:00",
+    "guest@example.org",
+    "https://example.org/",
+    "192.0.2.1",
+    "2001:db8::1",
+    "5f0c9f4e-6c3a-4b0e-9d2a-1f2e3d4c5b6a",
+    "P1D",
+    "example.org",
 ];
 
 /// The fewest arguments of a definition; an object without members where it has no schema.
 pub(super) fn arguments(schema: Option<&Value>) -> Value {
-    schema.map_or_else(|| json!({}), |schema| sample(schema, schema, 0).unwrap_or_else(|| panic!("no sample: {schema}")))
+    schema
+        .map_or_else(|| json!({}), |schema| sample(schema, schema, 0).unwrap_or_else(|| panic!("no sample: {schema}")))
 }
 
 fn sample(schema: &Value, root: &Value, depth: usize) -> Option<Value> {
@@ -134,11 +155,16 @@ fn number(kind: &str, mut said: Map<String, Value>) -> Option<Value> {
         }
     }
     said.insert("type".to_owned(), json!(kind));
-    let near: Vec<f64> = said.values().filter_map(Value::as_f64).flat_map(|limit| [limit, limit + 1.0, limit - 1.0]).collect();
+    let near: Vec<f64> =
+        said.values().filter_map(Value::as_f64).flat_map(|limit| [limit, limit + 1.0, limit - 1.0]).collect();
     let validator = jsonschema::draft202012::new(&Value::Object(said)).ok()?;
     let values = [0.0, 1.0, 0.5].into_iter().chain(near);
     values
-        .map(|value| if value.fract() == 0.0 { json!(format!("{value}").parse::<i64>().unwrap_or(0)) } else { json!(value) })
+        .map(
+            |value| {
+                if value.fract() == 0.0 { json!(format!("{value}").parse::<i64>().unwrap_or(0)) } else { json!(value) }
+            },
+        )
         .find(|value| validator.is_valid(value))
 }
 
