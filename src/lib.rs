@@ -86,8 +86,8 @@ pub use options::{PickOptions, UNTRUSTED_MAX_PER_SOURCE};
 #[cfg(feature = "tokens")]
 pub use provider::Tokenizer;
 pub use provider::{
-    Arguments, CallStream, Change, ChangeCode, EventReader, MAX_CALLS, MAX_EVENT_BYTES, Provider, ToolCall,
-    TranslateOptions, Translation, tool_references, translate,
+    Arguments, CallStream, Change, ChangeCode, EventReader, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, MAX_EVENT_BYTES,
+    Provider, ToolCall, TranslateOptions, Translation, tool_references, translate,
 };
 pub use query::{MAX_QUERY_BYTES, Query};
 pub use ranking::ToolId;

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::args::{CatalogArgs, EligibilityArgs, RankingArgs, read_input};
 use super::output;
+use super::translate::ViewArgs;
 use crate::{
-    DropReason, Field, Fusion, IneligibleTool, PickOptions, Provenance, Query, Selection, Skill, SkillFolder,
-    SkillPick, StageStatus, WordEvidence, skills_section, tools_section,
+    DropReason, Field, Fusion, IneligibleTool, PickOptions, Provenance, Provider, Query, Selection, Skill, SkillFolder,
+    SkillPick, StageStatus, Translation, WordEvidence, skills_section, tools_section,
 };
 
 #[derive(Args)]
@@ -53,12 +55,26 @@ pub(super) struct PickCommand {
     /// Show how long each stage took, on standard error.
     #[arg(long)]
     timings: bool,
+    /// Print the picks as definitions in a provider's format, ready for a request, in place of the list; with --json both
+    /// (openai, openai-responses, anthropic, gemini, ollama, mcp).
+    #[arg(long, value_name = "PROVIDER", conflicts_with_all = ["prompt_section", "explain"])]
+    provider: Option<Provider>,
+    #[command(flatten)]
+    view: ViewArgs,
     /// Print the tools and skills as a section of a prompt, in place of the list.
     #[arg(long, conflicts_with_all = ["json", "explain"])]
     prompt_section: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    selection: Selection,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    definitions: Option<Translation>,
 }
 
 impl PickCommand {
@@ -93,8 +109,11 @@ impl PickCommand {
                 output::note(format!("{stage:<12} {:>10.1} µs", time.as_secs_f64() * 1e6));
             }
         }
-        if self.json {
-            return output::json(&selection);
+        let definitions = self.provider.map(|provider| self.view.definitions(&selection, provider)).transpose()?;
+        match (self.json, definitions) {
+            (true, definitions) => return output::json(&Answer { selection, definitions }),
+            (false, Some(definitions)) => return output::json(&definitions.tools),
+            (false, None) => {}
         }
         if self.prompt_section {
             return output::answer(prompt_section(&selection).trim_end());

@@ -2,32 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::args::read_input;
+use super::args::{CatalogArgs, read_input};
 use super::output;
-use crate::{Advertising, Catalog, Change, Provider, TranslateOptions, Translation, translate};
+use crate::{Advertising, Catalog, Change, Provider, Selection, Tool, TranslateOptions, Translation, translate};
 
 #[derive(Args)]
 pub(super) struct TranslateCommand {
-    /// Catalog file, or folder that holds tools.jsonl.
-    #[arg(long, value_name = "PATH")]
-    catalog: PathBuf,
+    #[command(flatten)]
+    catalog: CatalogArgs,
     /// Whose format: openai, openai-responses, anthropic, gemini, ollama or mcp.
     #[arg(long, value_name = "PROVIDER")]
     provider: Provider,
-    /// Have the provider hold the model to the schemas, where they can be expressed so.
-    #[arg(long)]
-    strict: bool,
     #[command(flatten)]
-    names: NamesArgs,
-    /// Have the definitions loaded when the model asks for them (anthropic, openai-responses).
-    #[arg(long)]
-    deferred: bool,
+    view: ViewArgs,
     /// Compare what the strategies of --names cost in tokens.
     #[arg(long)]
     costs: bool,
@@ -36,9 +30,15 @@ pub(super) struct TranslateCommand {
     json: bool,
 }
 
-/// Under which names the model is shown the tools.
+/// How a model is shown the tools.
 #[derive(Args)]
-pub(super) struct NamesArgs {
+pub(super) struct ViewArgs {
+    /// Have the provider hold the model to the schemas, where they can be expressed so.
+    #[arg(long)]
+    strict: bool,
+    /// Have the definitions loaded when the model asks for them (anthropic, openai-responses).
+    #[arg(long)]
+    deferred: bool,
     /// Which names the model is shown.
     #[arg(long, value_enum, default_value = "canonical")]
     names: Strategy,
@@ -63,9 +63,22 @@ enum Strategy {
     ProviderMap,
 }
 
-impl NamesArgs {
-    /// Reads the map where one is needed.
-    pub(super) fn advertising(&self) -> anyhow::Result<Advertising> {
+impl ViewArgs {
+    /// Reads the map of names where one is needed.
+    pub(super) fn options(&self) -> anyhow::Result<TranslateOptions> {
+        let advertising = self.advertising()?;
+        Ok(TranslateOptions { strict: self.strict.then_some(true), advertising, deferred: self.deferred })
+    }
+
+    /// Translates picks, and tells of what their definitions lack.
+    pub(super) fn definitions(&self, selection: &Selection, provider: Provider) -> anyhow::Result<Translation> {
+        let tools: Vec<Arc<Tool>> = selection.picks.iter().map(|pick| Arc::clone(&pick.tool)).collect();
+        let translation = translate(&tools, provider, &self.options()?)?;
+        translation.changes.iter().for_each(|change| output::note(describe(change)));
+        Ok(translation)
+    }
+
+    fn advertising(&self) -> anyhow::Result<Advertising> {
         if self.name_map.is_some() && self.names != Strategy::ProviderMap {
             anyhow::bail!("--name-map is read with --names provider-map only; add that, or leave the map out");
         }
@@ -119,9 +132,8 @@ struct Cost {
 
 impl TranslateCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let catalog = Catalog::open(&self.catalog)?;
-        let advertising = self.names.advertising()?;
-        let options = TranslateOptions { strict: self.strict.then_some(true), advertising, deferred: self.deferred };
+        let catalog = self.catalog.open()?;
+        let options = self.view.options()?;
         let costs = self.costs.then(|| self.compare(&catalog, &options)).transpose()?;
         if let (Some(costs), false) = (&costs, self.json) {
             return output::answer(table(costs));

@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 
 use super::args::{CatalogArgs, read_input};
 use super::output;
-use super::translate::NamesArgs;
+use super::translate::ViewArgs;
 use crate::{
     Arguments, CallError, CallStream, EventReader, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, Provider, Repair,
-    ResolvedVia, ToolCall, TranslateOptions, ValidCall, translate,
+    ResolvedVia, ToolCall, ValidCall, translate,
 };
 
 #[derive(Args)]
@@ -30,7 +30,7 @@ pub(super) struct ValidateCommand {
     #[arg(long, value_name = "PROVIDER")]
     provider: Option<Provider>,
     #[command(flatten)]
-    names: NamesArgs,
+    view: ViewArgs,
     /// Refuse arguments of more bytes than this unread.
     #[arg(long, value_name = "BYTES", default_value_t = MAX_ARGUMENT_BYTES)]
     max_argument_bytes: usize,
@@ -61,12 +61,11 @@ impl ValidateCommand {
     /// Answers "no" where a call cannot be run.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let catalog = self.catalog.open()?;
-        let advertising = self.names.advertising()?;
+        let options = self.view.options()?;
         let bytes = read_input(&self.calls)?;
         let calls = read_calls(&bytes, self.provider).with_context(|| format!("{}", self.calls.display()))?;
         let mut hydrator = Hydrator::new(catalog.clone()).max_argument_bytes(self.max_argument_bytes);
         if let Some(provider) = self.provider {
-            let options = TranslateOptions { advertising, ..TranslateOptions::default() };
             hydrator = hydrator.translated(&translate(catalog.tools(), provider, &options)?);
         }
         let calls: Vec<Outcome> = calls.into_iter().map(|call| outcome(&hydrator, call)).collect();

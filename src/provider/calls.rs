@@ -8,7 +8,7 @@ use crate::error::ResponseError;
 use crate::schema::kind;
 
 /// The most bytes of arguments in all calls of an answer together.
-pub const MAX_ARGUMENT_BYTES: usize = 4 << 20;
+pub const MAX_ANSWER_ARGUMENT_BYTES: usize = 4 << 20;
 
 /// The most calls in an answer.
 pub const MAX_CALLS: usize = 1_024;
@@ -111,7 +111,7 @@ impl Calls {
         if self.calls.len() >= MAX_CALLS {
             return Err(too_many());
         }
-        let rest = MAX_ARGUMENT_BYTES - self.bytes;
+        let rest = MAX_ANSWER_ARGUMENT_BYTES - self.bytes;
         let size = match &call.arguments {
             Arguments::Text(text) => text.len(),
             Arguments::Json(value) => size_of(value),
@@ -178,7 +178,7 @@ pub(super) fn too_many() -> ResponseError {
 }
 
 pub(super) fn too_long() -> ResponseError {
-    ResponseError::TooLarge { what: "bytes of arguments", limit: MAX_ARGUMENT_BYTES }
+    ResponseError::TooLarge { what: "bytes of arguments", limit: MAX_ANSWER_ARGUMENT_BYTES }
 }
 
 /// An item of a Responses answer.
@@ -443,7 +443,7 @@ mod tests {
         let block = |input: Value| json!({"type": "tool_use", "name": "x", "input": input});
         let many = json!({"content": vec![block(json!({})); MAX_CALLS + 1]});
         assert!(matches!(Provider::Anthropic.calls(&many), Err(ResponseError::TooLarge { what: "calls", .. })));
-        let long = json!({"content": [block(json!("x".repeat(MAX_ARGUMENT_BYTES))), block(json!({}))]});
+        let long = json!({"content": [block(json!("x".repeat(MAX_ANSWER_ARGUMENT_BYTES))), block(json!({}))]});
         let error = Provider::Anthropic.calls(&long).expect_err("it is too long");
         assert!(matches!(error, ResponseError::TooLarge { what: "bytes of arguments", .. }), "{error}");
     }

@@ -22,7 +22,7 @@ use std::str::FromStr;
 
 use crate::error::UnknownProvider;
 
-pub use calls::{Arguments, MAX_ARGUMENT_BYTES, MAX_CALLS, ToolCall};
+pub use calls::{Arguments, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, ToolCall};
 pub use events::{EventReader, MAX_EVENT_BYTES};
 pub use stream::CallStream;
 #[cfg(feature = "tokens")]

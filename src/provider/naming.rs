@@ -94,9 +94,9 @@ impl NameRule {
         format!("{}{end}", &mended[..mended.len().min(self.most - end.len())])
     }
 
-    /// Whether `key`, as a model wrote it, is what `original` may have become among any other keys.
-    pub(super) fn may_stand_for(&self, key: &str, original: &str) -> bool {
-        !self.allows(original) && (key == self.told_apart(original) || key == self.mend(original))
+    /// What a refused key may have become, depending on the keys beside it.
+    pub(super) fn stands_for(&self, key: &str) -> [String; 2] {
+        [self.mend(key), self.told_apart(key)]
     }
 }
 
@@ -157,7 +157,7 @@ pub(super) fn tool_names(
         } else {
             let qualified = match &shown.tool.source {
                 Some(source) => rule.mend(&format!("{source}_{}", shown.name)),
-                None => mended.to_owned(),
+                None => mended.clone(),
             };
             let number = next.entry(qualified.clone()).or_insert(1);
             let mut name = qualified.clone();
@@ -241,7 +241,7 @@ mod tests {
         assert!(shown["@id"] != shown["#id"] && shown["@id"].starts_with("_id_"), "{shown:?}");
         assert!(shown["$x"].starts_with("_x_"), "{shown:?}");
         let rule = rule.expect("Anthropic has one");
-        assert!(shown.iter().all(|(key, shown)| rule.allows(shown) && rule.may_stand_for(shown, key)));
+        assert!(shown.iter().all(|(key, shown)| rule.allows(shown) && rule.stands_for(key).contains(shown)));
     }
 
     proptest! {

@@ -1,5 +1,7 @@
 //! From the arguments of a view back to those of the canonical schema.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value};
 
 use super::Provider;
@@ -10,6 +12,8 @@ use super::view;
 const MAX_DEPTH: usize = 128;
 /// How many steps are taken in the schema in all, however often its references lead on.
 const MAX_STEPS: usize = 1_000_000;
+/// The most schemas that are looked at for one place.
+const MAX_SAID: usize = 256;
 /// The most bytes of pointers that are listed.
 const MAX_POINTER_BYTES: usize = 1 << 20;
 
@@ -19,8 +23,10 @@ impl Provider {
     ///
     /// Renamed properties get their names back. A null is removed where it stands for an optional property that cannot be
     /// null, which is how a strict view leaves one out. For Gemini, listed values that are no strings and JSON text for what
-    /// has no shape there become what they stand for. `schema` is the canonical one; nothing is validated. The list is cut
-    /// where it would grow beyond a mebibyte, and arguments nested deeper than 128 levels are left as they are there.
+    /// has no shape there become what they stand for. `schema` is the canonical one; nothing is validated.
+    ///
+    /// The work is bounded: where arguments are nested deeper than 128 levels, or a hostile schema leads on and on, what lies
+    /// beyond is left as it is. The list is cut where it would grow beyond a mebibyte.
     pub fn restore_arguments(self, schema: &Value, arguments: &mut Value) -> Vec<String> {
         let mut walk = Walk {
             root: schema,
@@ -97,6 +103,9 @@ impl<'s> Walk<'s> {
                 self.rename(members, &said);
                 self.remove_nulls(members, &said);
                 for (key, member) in members.iter_mut() {
+                    if !self.spend(said.all.len() + said.some.len()) {
+                        return;
+                    }
                     self.below(key, |walk| walk.restore(member, &said.of_property(key), depth + 1));
                 }
             }
@@ -113,10 +122,10 @@ impl<'s> Walk<'s> {
     fn collect(&mut self, schema: &'s Value, holds: bool, depth: usize, said: &mut Said<'s>) {
         let Value::Object(node) = schema else { return };
         let known = said.nodes().any(|known| std::ptr::eq(known, node));
-        if known || depth > MAX_DEPTH || self.steps == 0 {
+        let many = said.all.len() + said.some.len() >= MAX_SAID;
+        if known || many || depth > MAX_DEPTH || !self.spend(1) {
             return;
         }
-        self.steps -= 1;
         if holds {
             said.all.push(node)
         } else {
@@ -137,37 +146,51 @@ impl<'s> Walk<'s> {
         }
     }
 
+    /// Takes steps; tells whether there were so many left.
+    fn spend(&mut self, steps: usize) -> bool {
+        let enough = self.steps > steps;
+        self.steps = self.steps.saturating_sub(steps);
+        enough
+    }
+
     /// Gives renamed properties their names back.
     fn rename(&mut self, members: &mut Map<String, Value>, said: &Said<'s>) {
         let Some(rule) = self.keys else { return };
-        let mut refused: Vec<&str> = Vec::new();
-        let properties = said.nodes().filter_map(|node| node.get("properties")?.as_object());
-        for key in properties.flat_map(Map::keys) {
-            self.steps = self.steps.saturating_sub(1);
-            if self.steps > 0 && !rule.allows(key) && !refused.contains(&key.as_str()) {
-                refused.push(key);
+        // What is only required is shown as a property too.
+        let names = said.nodes().flat_map(|node| {
+            let properties = node.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+            let required = node.get("required").and_then(Value::as_array).into_iter().flatten();
+            properties.map(String::as_str).chain(required.filter_map(Value::as_str))
+        });
+        let mut known: HashSet<&str> = HashSet::new();
+        // What a key stands for; nothing where that may be two.
+        let mut meant: HashMap<String, Option<&str>> = HashMap::new();
+        for name in names {
+            if !self.spend(1) {
+                return;
+            }
+            if !known.insert(name) || rule.allows(name) {
+                continue;
+            }
+            for shown in rule.stands_for(name) {
+                let owner = meant.entry(shown).or_insert(Some(name));
+                *owner = owner.filter(|owner| *owner == name);
             }
         }
-        if refused.is_empty() {
-            return;
-        }
         let original = |key: &str, members: &Map<String, Value>| {
-            let known = said.nodes().any(|node| node.get("properties").is_some_and(|named| named.get(key).is_some()));
-            let mut meant = refused.iter().filter(|name| rule.may_stand_for(key, name));
-            let first = meant.next().filter(|name| !known && !members.contains_key(**name))?;
-            meant.next().is_none().then(|| (*first).to_owned())
+            let name = meant.get(key).copied().flatten()?;
+            (!known.contains(key) && !members.contains_key(name)).then_some(name)
         };
-        let renamed: Vec<(String, String)> =
-            members.keys().filter_map(|key| Some((key.clone(), original(key, members)?))).collect();
-        if renamed.is_empty() {
+        let names: Vec<Option<&str>> = members.keys().map(|key| original(key, members)).collect();
+        if names.iter().all(Option::is_none) {
             return;
         }
         // Rebuilt, so that the order stays.
-        for (key, value) in std::mem::take(members) {
-            match renamed.iter().find(|(shown, _)| *shown == key) {
-                Some((_, name)) => {
+        for ((key, value), name) in std::mem::take(members).into_iter().zip(names) {
+            match name.filter(|name| !members.contains_key(*name)) {
+                Some(name) => {
                     self.below(name, Self::record);
-                    members.insert(name.clone(), value);
+                    members.insert(name.to_owned(), value);
                 }
                 None => {
                     members.insert(key, value);
@@ -180,14 +203,18 @@ impl<'s> Walk<'s> {
     fn remove_nulls(&mut self, members: &mut Map<String, Value>, said: &Said<'s>) {
         let nulls: Vec<String> =
             members.iter().filter(|(_, value)| value.is_null()).map(|(key, _)| key.clone()).collect();
+        if nulls.is_empty() {
+            return;
+        }
+        let required = said.all.iter().filter_map(|node| node.get("required")?.as_array()).flatten();
+        let required: HashSet<&str> = required.filter_map(Value::as_str).collect();
         for key in nulls {
-            let required = said.all.iter().any(|node| {
-                node.get("required")
-                    .and_then(Value::as_array)
-                    .is_some_and(|names| names.iter().any(|name| *name == key))
-            });
+            if !self.spend(said.all.len() + said.some.len()) {
+                return;
+            }
             let named: Vec<&Value> = said.nodes().filter_map(|node| node.get("properties")?.get(&key)).collect();
-            if !required && !named.is_empty() && !named.iter().any(|schema| self.takes(schema, "null", 0)) {
+            let may_go = !required.contains(key.as_str()) && !named.is_empty();
+            if may_go && !named.iter().any(|schema| self.takes(schema, "null", 0)) {
                 members.shift_remove(&key);
                 self.below(&key, Self::record);
             }
@@ -201,6 +228,9 @@ impl<'s> Walk<'s> {
             node.get("const").into_iter().chain(several)
         };
         let values: Vec<&Value> = said.nodes().flat_map(listed).collect();
+        if !self.spend(values.len()) {
+            return None;
+        }
         if values.iter().any(|value| value.as_str() == Some(text)) {
             return None;
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::Provider;
-use super::calls::{self, Arguments, At, Calls, MAX_ARGUMENT_BYTES, MAX_CALLS, ToolCall};
+use super::calls::{self, Arguments, At, Calls, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, ToolCall};
 use crate::error::ResponseError;
 
 /// Puts the calls of a streamed answer together, one event after the other.
@@ -232,7 +232,7 @@ impl CallStream {
     }
 
     fn count(&mut self, bytes: usize) -> Result<(), ResponseError> {
-        if bytes > MAX_ARGUMENT_BYTES - self.bytes {
+        if bytes > MAX_ANSWER_ARGUMENT_BYTES - self.bytes {
             return Err(calls::too_long());
         }
         self.bytes += bytes;

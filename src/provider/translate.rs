@@ -227,31 +227,27 @@ fn definition(
         change(format!("{place}{}", changed.pointer), changed.code, changed.detail);
     }
     let description = description(provider, shown, &viewed.notes, &mut change);
-    let mut function = Map::new();
-    let mut put = |key: &str, value: Value| function.insert(key.to_owned(), value);
-    put("name", json!(name));
+    let mut function = Map::from_iter([("name".to_owned(), json!(name))]);
     if let (Provider::Mcp, Some(title)) = (provider, &tool.title) {
-        put("title", json!(title));
+        function.insert("title".to_owned(), json!(title));
     }
     if !description.is_empty() {
-        put("description", json!(description));
+        function.insert("description".to_owned(), json!(description));
     }
-    let key = match provider {
-        Provider::Anthropic => "input_schema",
-        Provider::Mcp => "inputSchema",
-        _ => "parameters",
-    };
     if let Some(schema) = viewed.schema {
-        put(key, schema);
+        let key = match provider {
+            Provider::Anthropic => "input_schema",
+            Provider::Mcp => "inputSchema",
+            _ => "parameters",
+        };
+        function.insert(key.to_owned(), schema);
     }
-    match provider {
-        // Responses is strict where nothing is said, so it is said.
-        Provider::OpenAiResponses => drop(put("strict", json!(viewed.strict))),
-        _ if viewed.strict => drop(put("strict", json!(true))),
-        _ => {}
+    // Responses is strict where nothing is said, so it is said.
+    if viewed.strict || provider == Provider::OpenAiResponses {
+        function.insert("strict".to_owned(), json!(viewed.strict));
     }
     if options.deferred {
-        put("defer_loading", json!(true));
+        function.insert("defer_loading".to_owned(), json!(true));
     }
     if provider == Provider::Mcp {
         mcp_members(tool, &mut function, &mut change);

@@ -20,6 +20,8 @@ mod validating;
 // What names mean.
 #[cfg(feature = "cli")]
 mod naming;
+// Tools as providers want them, and the way back from a call.
+mod translating;
 // The page that an evaluation leaves behind.
 #[cfg(feature = "cli")]
 mod reporting;

@@ -35,8 +35,7 @@ pub(super) fn root(view: &mut View<'_>) -> Option<Value> {
         view.change(ChangeCode::ValueOpened, "any arguments are taken, which cannot be shown: none are");
         return None;
     }
-    properties(&object).filter(|properties| !properties.is_empty())?;
-    Some(object_of(view, &object))
+    (!named(&object).is_empty()).then(|| object_of(view, &object))
 }
 
 fn schema(view: &mut View<'_>, schema: &Value) -> Value {
@@ -184,7 +183,7 @@ fn one_of(view: &mut View<'_>, node: &Map<String, Value>, values: &[&Value]) -> 
 
 fn of_kind(view: &mut View<'_>, kind: &str, node: &Map<String, Value>) -> Value {
     match kind {
-        "object" if properties(node).is_none_or(Map::is_empty) => as_text(view, Some(node), "an object"),
+        "object" if named(node).is_empty() => as_text(view, Some(node), "an object"),
         "object" => object_of(view, node),
         "array" => {
             let mut shown = shown_as("ARRAY", kind, view, node, &ARRAY);
@@ -211,9 +210,8 @@ fn of_kind(view: &mut View<'_>, kind: &str, node: &Map<String, Value>) -> Value 
 
 fn object_of(view: &mut View<'_>, node: &Map<String, Value>) -> Value {
     let mut shown = shown_as("OBJECT", "object", view, node, &OBJECT);
-    let empty = Map::new();
-    let properties = properties(node).unwrap_or(&empty);
-    let names = view.property_names(properties);
+    let properties = named(node);
+    let names = view.property_names(&properties);
     let shown_properties: Map<String, Value> = properties
         .iter()
         .map(|(key, value)| {
@@ -221,17 +219,24 @@ fn object_of(view: &mut View<'_>, node: &Map<String, Value>) -> Value {
             (name, view.below(&["properties", key], |view| schema(view, value)))
         })
         .collect();
-    // Each required name must be a property.
-    let required: Vec<&str> = required(node)
-        .into_iter()
-        .filter(|name| properties.contains_key(*name))
-        .map(|name| names.get(name).map_or(name, String::as_str))
-        .collect();
+    let required: Vec<&str> =
+        required(node).into_iter().map(|name| names.get(name).map_or(name, String::as_str)).collect();
     shown.insert("properties".to_owned(), Value::Object(shown_properties));
     if !required.is_empty() {
         shown.insert("required".to_owned(), json!(required));
     }
     Value::Object(shown)
+}
+
+/// The properties of an object, also those that it only requires: each required name must be a property.
+fn named(node: &Map<String, Value>) -> Map<String, Value> {
+    let mut named = properties(node).cloned().unwrap_or_default();
+    for name in required(node) {
+        if !named.contains_key(name) {
+            named.insert(name.to_owned(), json!({}));
+        }
+    }
+    named
 }
 
 /// The fields that a kind has, but for those of shape.

@@ -13,6 +13,8 @@ mod merge;
 mod ollama;
 mod plain;
 mod strict;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 
@@ -446,13 +448,22 @@ fn required(node: &Map<String, Value>) -> Vec<&str> {
     names.filter(|name| seen.insert(*name)).collect()
 }
 
-/// The values that a node lists, from `enum` or `const`.
+/// The values that a node lists, from `enum` or `const`; those that its type refuses are none, and a list of no others
+/// is none either.
 fn listed(node: &Map<String, Value>) -> Option<Vec<&Value>> {
-    match (node.get("const"), node.get("enum")) {
-        (Some(only), _) => Some(vec![only]),
-        (None, Some(Value::Array(values))) => Some(values.iter().collect()),
-        _ => None,
-    }
+    let values: Vec<&Value> = match (node.get("const"), node.get("enum")) {
+        (Some(only), _) => vec![only],
+        (None, Some(Value::Array(values))) => values.iter().collect(),
+        _ => return None,
+    };
+    let Some(types) = node.get("type") else { return Some(values) };
+    let taken = |value: &&Value| {
+        let whole = value.as_f64().is_some_and(|number| number.fract() == 0.0);
+        includes(types, kind_of(value))
+            || value.is_number() && (includes(types, "number") || whole && includes(types, "integer"))
+    };
+    let taken: Vec<&Value> = values.into_iter().filter(taken).collect();
+    (!taken.is_empty()).then_some(taken)
 }
 
 /// The properties of a node.

@@ -98,76 +98,82 @@ fn node(view: &mut View<'_>, source: &Map<String, Value>) -> Value {
     }
     let mut shown = Map::new();
     for (keyword, value) in source {
-        let keyword = keyword.as_str();
-        match (keyword, value) {
-            ("$schema" | "$id" | "id" | "$vocabulary", Value::String(_)) => {}
-            ("properties", Value::Object(properties)) => {
-                let names = view.property_names(properties);
-                let shown_properties = properties.iter().map(|(key, value)| {
-                    let name = names.get(key).unwrap_or(key).clone();
-                    (name, view.below(&["properties", key], |view| schema(view, value)))
-                });
-                shown.insert(keyword.to_owned(), Value::Object(shown_properties.collect()));
-                if !names.is_empty() && source.contains_key("required") {
-                    let required = super::required(source).into_iter();
-                    let required: Vec<&str> =
-                        required.map(|name| names.get(name).map_or(name, String::as_str)).collect();
-                    shown.insert("required".to_owned(), json!(required));
-                }
-            }
-            ("required", Value::Array(_)) => {
-                // Older drafts let a name be listed twice. Where keys were renamed, this is done.
-                if !shown.contains_key("required") {
-                    shown.insert(keyword.to_owned(), json!(super::required(source)));
-                }
-            }
-            ("items", Value::Array(tuple)) => {
-                let tuple = tuple.iter().enumerate();
-                let shown_tuple =
-                    tuple.map(|(i, part)| view.below(&["items", &i.to_string()], |view| schema(view, part)));
-                shown.insert("prefixItems".to_owned(), shown_tuple.collect());
-                let rest = source.get("additionalItems").cloned().unwrap_or_else(|| json!({}));
-                shown.insert("items".to_owned(), view.below(&["additionalItems"], |view| schema(view, &rest)));
-                view.change(ChangeCode::OlderDraft, "a list in \"items\" is written as \"prefixItems\"");
-            }
-            ("additionalItems", _) => {}
-            ("additionalProperties" | "unevaluatedProperties" | "unevaluatedItems", Value::Bool(_)) => {
-                shown.insert(keyword.to_owned(), value.clone());
-            }
-            ("exclusiveMinimum" | "exclusiveMaximum", Value::Bool(exclusive)) => {
-                let bound = if keyword == "exclusiveMinimum" { "minimum" } else { "maximum" };
-                if let (true, Some(limit)) = (*exclusive, source.get(bound)) {
-                    shown.shift_remove(bound);
-                    shown.insert(keyword.to_owned(), limit.clone());
-                    view.change(ChangeCode::OlderDraft, format!("{keyword:?} is written as a number"));
-                }
-            }
-            ("minimum", _) if source.get("exclusiveMinimum") == Some(&Value::Bool(true)) => {}
-            ("maximum", _) if source.get("exclusiveMaximum") == Some(&Value::Bool(true)) => {}
-            (_, value) if ONE.contains(&keyword) => {
-                shown.insert(keyword.to_owned(), view.below(&[keyword], |view| schema(view, value)));
-            }
-            (_, Value::Array(list)) if LIST.contains(&keyword) => {
-                let list = list.iter().enumerate();
-                let list = list.map(|(i, part)| view.below(&[keyword, &i.to_string()], |view| schema(view, part)));
-                shown.insert(keyword.to_owned(), list.collect());
-            }
-            (_, Value::Object(named)) if NAMED.contains(&keyword) => {
-                let named = named
-                    .iter()
-                    .map(|(key, value)| (key.clone(), view.below(&[keyword, key], |view| schema(view, value))));
-                shown.insert(keyword.to_owned(), Value::Object(named.collect()));
-            }
-            _ => {
-                shown.insert(keyword.to_owned(), value.clone());
-            }
-        }
+        show(view, source, keyword, value, &mut shown);
     }
     // OpenAI: "array schema missing items".
     if shown.get("type").is_some_and(|kind| includes(kind, "array")) && !shown.contains_key("items") {
         shown.insert("items".to_owned(), json!({}));
     }
     Value::Object(shown)
+}
+
+/// Shows one keyword of a node.
+fn show(
+    view: &mut View<'_>,
+    source: &Map<String, Value>,
+    keyword: &str,
+    value: &Value,
+    shown: &mut Map<String, Value>,
+) {
+    let value = match (keyword, value) {
+        ("$schema" | "$id" | "id" | "$vocabulary", Value::String(_)) => return,
+        ("properties", Value::Object(properties)) => return show_properties(view, source, properties, shown),
+        // Older drafts let a name be listed twice. Where keys were renamed, this is done.
+        ("required", Value::Array(_)) if shown.contains_key("required") => return,
+        ("required", Value::Array(_)) => json!(super::required(source)),
+        ("items", Value::Array(tuple)) => return show_tuple(view, source, tuple, shown),
+        ("additionalItems", _) => return,
+        ("additionalProperties" | "unevaluatedProperties" | "unevaluatedItems", Value::Bool(_)) => value.clone(),
+        ("exclusiveMinimum" | "exclusiveMaximum", Value::Bool(exclusive)) => {
+            let bound = if keyword == "exclusiveMinimum" { "minimum" } else { "maximum" };
+            let (true, Some(limit)) = (*exclusive, source.get(bound)) else { return };
+            view.change(ChangeCode::OlderDraft, format!("{keyword:?} is written as a number"));
+            limit.clone()
+        }
+        ("minimum", _) if source.get("exclusiveMinimum") == Some(&Value::Bool(true)) => return,
+        ("maximum", _) if source.get("exclusiveMaximum") == Some(&Value::Bool(true)) => return,
+        (_, value) if ONE.contains(&keyword) => view.below(&[keyword], |view| schema(view, value)),
+        (_, Value::Array(list)) if LIST.contains(&keyword) => schemas(view, keyword, list),
+        (_, Value::Object(named)) if NAMED.contains(&keyword) => {
+            let named = named.iter();
+            named.map(|(key, value)| (key.clone(), view.below(&[keyword, key], |view| schema(view, value)))).collect()
+        }
+        _ => value.clone(),
+    };
+    shown.insert(keyword.to_owned(), value);
+}
+
+fn schemas(view: &mut View<'_>, keyword: &str, list: &[Value]) -> Value {
+    let list = list.iter().enumerate();
+    list.map(|(index, part)| view.below(&[keyword, &index.to_string()], |view| schema(view, part))).collect()
+}
+
+/// Shows properties under keys that the provider takes, and `required` with the same keys.
+fn show_properties(
+    view: &mut View<'_>,
+    source: &Map<String, Value>,
+    properties: &Map<String, Value>,
+    shown: &mut Map<String, Value>,
+) {
+    let names = view.property_names(properties);
+    let shown_properties = properties.iter().map(|(key, value)| {
+        let name = names.get(key).unwrap_or(key).clone();
+        (name, view.below(&["properties", key], |view| schema(view, value)))
+    });
+    shown.insert("properties".to_owned(), shown_properties.collect());
+    if !names.is_empty() && source.contains_key("required") {
+        let required = super::required(source).into_iter();
+        let required: Vec<&str> = required.map(|name| names.get(name).map_or(name, String::as_str)).collect();
+        shown.insert("required".to_owned(), json!(required));
+    }
+}
+
+/// Shows a list in `items`, as drafts before 2020-12 have it.
+fn show_tuple(view: &mut View<'_>, source: &Map<String, Value>, tuple: &[Value], shown: &mut Map<String, Value>) {
+    shown.insert("prefixItems".to_owned(), schemas(view, "items", tuple));
+    let rest = source.get("additionalItems").unwrap_or(&Value::Bool(true));
+    shown.insert("items".to_owned(), view.below(&["additionalItems"], |view| schema(view, rest)));
+    view.change(ChangeCode::OlderDraft, "a list in \"items\" is written as \"prefixItems\"");
 }
 
 /// Whether a reference means the same in the view.

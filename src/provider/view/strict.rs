@@ -7,6 +7,8 @@
 //! Sources: `developers.openai.com`, "Structured model outputs", Supported schemas; `platform.claude.com`, "Structured
 //! outputs", JSON Schema limitations.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value, json};
 
 use super::{ChangeCode, View, is_open_root, kinds, listed, properties, required};
@@ -85,28 +87,18 @@ pub(super) fn root(view: &mut View<'_>) -> Strict<Value> {
     }
     let mut root = view.one_object(expanded.node.into_owned());
     view.following.clear();
-    root.entry("properties").or_insert_with(|| json!({}));
-    root.entry("additionalProperties").or_insert(Value::Bool(false));
-    let definitions: Vec<(String, Value)> = ["$defs", "definitions"]
+    if properties(&root).is_none_or(Map::is_empty) {
+        // A root that names nothing and says nothing of other keys takes no arguments.
+        root.insert("additionalProperties".to_owned(), Value::Bool(false));
+    }
+    let definitions: Map<String, Value> = ["$defs", "definitions"]
         .into_iter()
         .filter_map(|holder| Some((holder.to_owned(), root.shift_remove(holder)?)))
         .collect();
     let mut strictly = Strictly { view, openai, counts: Counts::default(), nesting: 1 };
     let mut shown = strictly.object(&root)?;
-    for (holder, named) in definitions {
-        let Value::Object(named) = named else { continue };
-        let used = shown.values().chain(named.values()).any(|schema| uses(schema, &holder));
-        if !used {
-            continue;
-        }
-        let mut kept = Map::new();
-        for (name, schema) in &named {
-            strictly.counts.characters += name.chars().count();
-            let schema = strictly.below(&[&holder, name], |strictly| strictly.schema(schema))?;
-            kept.insert(name.clone(), schema);
-        }
-        shown.insert(holder, Value::Object(kept));
-    }
+    let definitions = strictly.definitions(&shown, &definitions)?;
+    shown.extend(definitions);
     if !openai && is_recursive(&Value::Object(shown.clone())) {
         return strictly.refuse("recursive schemas are not supported");
     }
@@ -126,6 +118,34 @@ impl Strictly<'_, '_> {
         let done = work(self);
         self.view.leave(place);
         done
+    }
+
+    /// Shows the definitions that what is shown leads to, and no others.
+    fn definitions(
+        &mut self,
+        shown: &Map<String, Value>,
+        definitions: &Map<String, Value>,
+    ) -> Strict<Map<String, Value>> {
+        let mut wanted = Vec::new();
+        shown.values().for_each(|schema| targets(schema, &mut wanted));
+        let mut found: Map<String, Value> = Map::new();
+        while let Some(target) = wanted.pop() {
+            let path = target.strip_prefix("#/").and_then(|path| path.split_once('/'));
+            let Some((holder, name)) = path else { continue };
+            let key = super::percent_decoded(name).unwrap_or_default().replace("~1", "/").replace("~0", "~");
+            let Some(schema) = definitions.get(holder).and_then(|named| named.get(&key)) else { continue };
+            let kept = found.entry(holder).or_insert_with(|| Value::Object(Map::new()));
+            if kept.get(&key).is_some() {
+                continue;
+            }
+            self.counts.characters += key.chars().count();
+            let schema = self.below(&[holder, &key], |strictly| strictly.schema(schema))?;
+            targets(&schema, &mut wanted);
+            if let Some(kept) = found.get_mut(holder).and_then(Value::as_object_mut) {
+                kept.insert(key, schema);
+            }
+        }
+        Ok(found)
     }
 
     fn schema(&mut self, schema: &Value) -> Strict<Value> {
@@ -189,6 +209,9 @@ impl Strictly<'_, '_> {
     fn any_of(&mut self, node: &Map<String, Value>, keyword: &str, ways: &[Value]) -> Strict<Value> {
         if properties(node).is_some() || node.contains_key("items") {
             return self.refuse("alternatives beside properties cannot be expressed");
+        }
+        if ways.is_empty() {
+            return self.refuse("a choice without alternatives cannot be expressed");
         }
         if keyword == "oneOf" {
             self.view.change(ChangeCode::OneOfMadeAnyOf, "\"oneOf\" is shown as \"anyOf\"");
@@ -435,36 +458,27 @@ fn nullable_too(mut shown: Map<String, Value>) -> Map<String, Value> {
     shown
 }
 
-fn uses(schema: &Value, holder: &str) -> bool {
+/// Where the references of a schema lead.
+fn targets(schema: &Value, found: &mut Vec<String>) {
     match schema {
-        Value::Object(members) => members.iter().any(|(key, member)| match member {
-            Value::String(target) if key == "$ref" => target.starts_with(&format!("#/{holder}/")),
-            member => uses(member, holder),
-        }),
-        Value::Array(items) => items.iter().any(|item| uses(item, holder)),
-        _ => false,
+        Value::Object(members) => {
+            for (key, member) in members {
+                match member {
+                    Value::String(target) if key == "$ref" => found.push(target.clone()),
+                    member => targets(member, found),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| targets(item, found)),
+        _ => {}
     }
 }
 
 /// Whether a definition leads back to itself.
 fn is_recursive(schema: &Value) -> bool {
-    fn targets<'s>(schema: &'s Value, found: &mut Vec<&'s str>) {
-        match schema {
-            Value::Object(members) => {
-                for (key, member) in members {
-                    match member {
-                        Value::String(target) if key == "$ref" => found.push(target),
-                        member => targets(member, found),
-                    }
-                }
-            }
-            Value::Array(items) => items.iter().for_each(|item| targets(item, found)),
-            _ => {}
-        }
-    }
     let holders =
         ["$defs", "definitions"].into_iter().filter_map(|holder| Some((holder, schema.get(holder)?.as_object()?)));
-    let edges: std::collections::HashMap<String, Vec<&str>> = holders
+    let edges: HashMap<String, Vec<String>> = holders
         .flat_map(|(holder, named)| {
             named.iter().map(move |(name, schema)| {
                 let mut found = Vec::new();
@@ -474,13 +488,13 @@ fn is_recursive(schema: &Value) -> bool {
         })
         .collect();
     // Definitions that refer to none that is left are taken away until nothing changes; what stays is a circle.
-    let mut left: std::collections::HashSet<&str> = edges.keys().map(String::as_str).collect();
+    let mut left: HashSet<&str> = edges.keys().map(String::as_str).collect();
     loop {
         let before = left.len();
         let ends: Vec<&str> = left
             .iter()
             .copied()
-            .filter(|name| edges.get(*name).is_none_or(|to| to.iter().all(|target| !left.contains(target))))
+            .filter(|name| edges.get(*name).is_none_or(|to| to.iter().all(|target| !left.contains(target.as_str()))))
             .collect();
         ends.iter().for_each(|name| {
             left.remove(name);
