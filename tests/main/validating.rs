@@ -74,7 +74,8 @@ fn a_provider_s_answer_and_its_stream_are_read() {
     };
     let mut second = part(" \"ls\"}");
     second = second.replace("\"id\":\"c1\",", "").replace("\"name\":\"bash\"", "\"name\":null");
-    let stream = format!("{}{second}data: [DONE]\n\n", part("{\"command\":"));
+    let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]});
+    let stream = format!("{}{second}data: {end}\n\ndata: [DONE]\n\n", part("{\"command\":"));
     let streamed = report(TERMINAL, &stream, &["--provider", "openai", "--names", "primary-alias"]);
     assert_eq!((&streamed["ready"], &streamed["calls"][0]["arguments"]), (&json!(1), &json!({"command": "ls"})));
     let names = json!({"requested": "bash", "advertised": "bash", "canonical": "terminalRun"});
@@ -110,4 +111,24 @@ fn a_file_without_calls_is_an_error_that_names_the_place() {
     assert!(!Path::new("no/such").exists());
     let text = refusal(&["validate", "--catalog", WORKPLACE, "--calls", "no/such"]);
     assert!(text.contains("cannot read no/such"), "{text}");
+}
+
+#[test]
+fn picks_become_definitions_and_their_calls_are_valid() {
+    let pick = ["pick", "read the file notes.txt", "--catalog", TERMINAL, "-k", "1", "--mode", "keyword"];
+    let definitions =
+        crate::cli::answer(&[&pick[..], &["--provider", "anthropic", "--names", "primary-alias"]].concat());
+    let definitions: Value = serde_json::from_str(&definitions).expect("the answer is JSON");
+    assert_eq!(definitions[0]["name"], "read_file");
+    assert_eq!(definitions[0]["input_schema"]["required"], json!(["path"]));
+    let both = crate::cli::answer(&[&pick[..], &["--provider", "openai", "--strict", "--json"]].concat());
+    let both: Value = serde_json::from_str(&both).expect("the answer is JSON");
+    assert_eq!(both["picks"][0]["tool"]["name"], "terminalReadFile");
+    assert_eq!(both["definitions"]["tools"][0]["function"]["strict"], true);
+    assert_eq!(both["definitions"]["names"], json!({"terminalReadFile": "terminal/terminalReadFile"}));
+    // A strict view has an absent member as null.
+    let call =
+        json!({"name": "terminalReadFile", "arguments": {"path": "notes.txt", "encoding": null, "sessionId": null}});
+    let report = report(TERMINAL, &call.to_string(), &["--provider", "openai", "--strict"]);
+    assert_eq!((&report["ready"], &report["calls"][0]["arguments"]), (&json!(1), &json!({"path": "notes.txt"})));
 }
