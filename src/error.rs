@@ -445,6 +445,19 @@ pub enum AdvertisingError {
         /// The ids of the tools.
         tools: Vec<String>,
     },
+    /// A tool has more aliases than can each have a definition.
+    #[error(
+        "the tool {tool} has {count} aliases, of which {limit} can have definitions of their own; tell them in the \
+         descriptions instead (described)"
+    )]
+    TooManyAliases {
+        /// The tool's id.
+        tool: String,
+        /// How many it has.
+        count: usize,
+        /// The most that can be expanded.
+        limit: usize,
+    },
     /// The map of names shows a tool under nothing.
     #[error("the name map shows the tool {tool} under an empty name; give it one, or leave it out of the map")]
     EmptyName {

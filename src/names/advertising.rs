@@ -12,6 +12,9 @@ use foldhash::{HashMap, HashMapExt};
 use crate::catalog::Tool;
 use crate::error::AdvertisingError;
 
+/// The most aliases of a tool that can each have a definition: a catalog that claims thousands is not to grow with them.
+const MAX_EXPANDED_ALIASES: usize = 32;
+
 /// Under which names tools are shown to a model.
 ///
 /// Deprecated aliases still resolve when a model calls them, but are never shown.
@@ -43,9 +46,6 @@ pub struct Advertised {
 }
 
 impl Advertising {
-    /// The stable name of each strategy, as the command line takes it.
-    pub const NAMES: [&'static str; 5] = ["canonical", "primary-alias", "expanded", "described", "provider-map"];
-
     /// Returns the strategy's stable name.
     pub fn name(&self) -> &'static str {
         match self {
@@ -62,8 +62,8 @@ impl Advertising {
     /// # Errors
     ///
     /// [`AdvertisingError`] for a map with a key that means none or several of the tools, two keys for one tool, an
-    /// empty name, or one name for two tools. The other strategies cannot fail; where they give two tools one name, it
-    /// is the provider's rules for names that part them.
+    /// empty name, or one name for two tools; and for a tool with more aliases than can each have a definition. Where
+    /// the other strategies give two tools one name, it is the provider's rules for names that part them.
     pub fn apply(&self, tools: &[Arc<Tool>]) -> Result<Vec<Advertised>, AdvertisingError> {
         let shown = |tool: &Arc<Tool>, name: &str, description: String| Advertised {
             name: name.to_owned(),
@@ -78,6 +78,16 @@ impl Advertising {
                 .collect(),
             Self::Expanded => tools
                 .iter()
+                .map(|tool| match tool.aliases.len() {
+                    0..=MAX_EXPANDED_ALIASES => Ok(tool),
+                    count => Err(AdvertisingError::TooManyAliases {
+                        tool: tool.id.clone(),
+                        count,
+                        limit: MAX_EXPANDED_ALIASES,
+                    }),
+                })
+                .collect::<Result<Vec<_>, _>>()?
+                .into_iter()
                 .flat_map(|tool| {
                     let own = shown(tool, &tool.name, tool.description.clone());
                     let others = aliases(tool).map(|alias| {
@@ -205,6 +215,14 @@ mod tests {
         assert_eq!(described[2].1, "Also known as: read_file.");
         let expanded = shown(&Advertising::Expanded);
         assert_eq!(expanded[1], ("bash".to_owned(), "Alias for terminalRun. Runs a command.".to_owned()));
+    }
+
+    #[test]
+    fn a_tool_with_a_flood_of_aliases_is_not_expanded() {
+        let mut tool = Tool::new("go", "");
+        tool.aliases = (0..33).map(|number| Alias { name: format!("go{number}"), deprecated: false }).collect();
+        let error = Advertising::Expanded.apply(&[Arc::new(tool)]).expect_err("they are too many");
+        assert!(error.to_string().starts_with("the tool go has 33 aliases, of which 32 can"), "{error}");
     }
 
     #[test]

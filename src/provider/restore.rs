@@ -126,11 +126,8 @@ impl<'s> Walk<'s> {
         if known || many || depth > MAX_DEPTH || !self.spend(1) {
             return;
         }
-        if holds {
-            said.all.push(node)
-        } else {
-            said.some.push(node)
-        }
+        let list = if holds { &mut said.all } else { &mut said.some };
+        list.push(node);
         if let Some(target) = node.get("$ref").and_then(Value::as_str).and_then(|to| view::resolve(self.root, to)) {
             self.collect(target, holds, depth + 1, said);
         }

@@ -171,10 +171,11 @@ fn strict(schema: &Value, keywords: &[&str], all_required: bool, faults: &mut Ve
                 fault(format!("the reference to {target} is not alone or leads nowhere"));
             }
         }
-        if let Some(values) = node.get("enum").and_then(Value::as_array) {
-            if values.is_empty() || values.iter().any(|value| value.is_object() || value.is_array()) {
-                fault("its values are no plain ones".to_owned());
-            }
+        let listed = node.get("enum").and_then(Value::as_array);
+        if listed
+            .is_some_and(|values| values.is_empty() || values.iter().any(|value| value.is_object() || value.is_array()))
+        {
+            fault("its values are no plain ones".to_owned());
         }
         let is_object = node.get("type").is_some_and(|kind| *kind == "object" || *kind == json!(["object", "null"]));
         if is_object {
@@ -254,13 +255,9 @@ fn gemini_schema(schema: &Value, pointer: &str, faults: &mut Vec<String>) {
             _ => fault(&format!("{kind} has no {field} such as {value}")),
         }
     }
-    if let Some(values) = node.get("enum") {
-        if !values
-            .as_array()
-            .is_some_and(|values| values.iter().all(|value| value.as_str().is_some_and(|v| !v.is_empty())))
-        {
-            fault("its values are no strings, or empty ones");
-        }
+    let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
+    if node.get("enum").is_some_and(|values| !values.as_array().is_some_and(|values| values.iter().all(is_text))) {
+        fault("its values are no strings, or empty ones");
     }
     match (kind, node.get("items"), node.get("properties").and_then(Value::as_object)) {
         ("ARRAY", Some(items), _) => gemini_schema(items, &format!("{pointer}/items"), faults),
@@ -302,12 +299,12 @@ struct GoParameters {
 #[expect(dead_code, reason = "that it can be read is what is checked")]
 struct GoProperty {
     #[serde(rename = "anyOf")]
-    any_of: Option<Vec<GoProperty>>,
+    any_of: Option<Vec<Self>>,
     r#type: Option<GoType>,
-    items: Option<Box<GoProperty>>,
+    items: Option<Box<Self>>,
     description: Option<String>,
     r#enum: Option<Vec<Value>>,
-    properties: Option<BTreeMap<String, GoProperty>>,
+    properties: Option<BTreeMap<String, Self>>,
     required: Option<Vec<String>>,
 }
 
