@@ -156,12 +156,15 @@ impl NameTable {
             let dice = 2.0 * shared as f64 / (words.len() + theirs.len()).max(1) as f64;
             dice.max(strsim::jaro_winkler(&name, &known.to_lowercase()))
         };
-        let known = self.tools.keys().map(|known| (similarity(known), known));
-        let mut near: Vec<(f64, &String)> =
-            known.filter(|(similarity, _)| *similarity >= SUGGESTION_SIMILARITY).collect();
+        let known = self.tools.iter().map(|(known, owners)| (similarity(known), known, owners));
+        let mut near: Vec<(f64, &String, &Vec<Resolved>)> =
+            known.filter(|(similarity, ..)| *similarity >= SUGGESTION_SIMILARITY).collect();
         near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.len().cmp(&b.1.len())).then(a.1.cmp(b.1)));
+        // One name a tool is enough.
+        let mut suggested = HashSet::default();
+        near.retain(|(.., owners)| owners.iter().any(|owner| suggested.insert(owner.tool)));
         near.truncate(MAX_SUGGESTIONS);
-        near.into_iter().map(|(_, known)| known.clone()).collect()
+        near.into_iter().map(|(_, known, _)| known.clone()).collect()
     }
 
     /// Finds the tools that `text` names outright, each once, in order of appearance.

@@ -43,6 +43,8 @@ mod endpoint;
 mod minilm;
 // Calls of models: from text to a call that may be run, or an error that says what would have been right.
 mod calling;
+// The examples of the documents that the product comes from.
+mod documented;
 // Asking models over HTTP, in each provider's format, and hydrating what they call.
 #[cfg(feature = "llm")]
 mod dispatching;
