@@ -11,7 +11,7 @@ use super::view;
 /// How deep arguments are walked.
 const MAX_DEPTH: usize = 128;
 /// How many steps are taken in the schema in all, however often its references lead on.
-const MAX_STEPS: usize = 1_000_000;
+const MAX_STEPS: usize = 4_000_000;
 /// The most schemas that are looked at for one place.
 const MAX_SAID: usize = 256;
 /// The most bytes of pointers that are listed.
@@ -42,6 +42,9 @@ impl Provider {
     }
 }
 
+/// The schema of what nothing is said of.
+static ANY: Value = Value::Bool(true);
+
 struct Walk<'s> {
     root: &'s Value,
     keys: Option<NameRule>,
@@ -64,22 +67,29 @@ impl<'s> Said<'s> {
         self.all.iter().chain(&self.some).copied()
     }
 
-    /// The schemas of a property.
-    fn of_property(&self, key: &str) -> Vec<&'s Value> {
-        let named = self.nodes().filter_map(|node| node.get("properties")?.get(key));
-        let named: Vec<&Value> = named.collect();
-        if named.is_empty() {
-            return self.nodes().filter_map(|node| node.get("additionalProperties")).collect();
+    /// The schemas of a property; any value is taken for one that is only required.
+    fn of_property(&self, key: &str, required: &HashSet<&str>) -> Vec<&'s Value> {
+        let named: Vec<&Value> = self.nodes().filter_map(|node| node.get("properties")?.get(key)).collect();
+        if !named.is_empty() {
+            return named;
         }
-        named
+        let more: Vec<&Value> = self.nodes().filter_map(|node| node.get("additionalProperties")).collect();
+        if more.is_empty() && required.contains(key) { vec![&ANY] } else { more }
     }
 
+    /// The schemas of an item; any value is taken where none is given.
     fn of_item(&self, index: usize) -> Vec<&'s Value> {
         let item = |node: &'s Map<String, Value>| {
             let tuple = node.get("prefixItems").or_else(|| node.get("items")).and_then(Value::as_array);
             tuple.and_then(|tuple| tuple.get(index)).or_else(|| node.get("items").filter(|items| items.is_object()))
         };
-        self.nodes().filter_map(item).collect()
+        let given: Vec<&Value> = self.nodes().filter_map(item).collect();
+        if given.is_empty() { vec![&ANY] } else { given }
+    }
+
+    /// Whether nothing tells of what kind the value is.
+    fn tells_nothing(&self) -> bool {
+        self.nodes().all(|node| view::kinds(node) == (Vec::new(), false))
     }
 }
 
@@ -92,25 +102,37 @@ impl<'s> Walk<'s> {
         for schema in schemas {
             self.collect(schema, schemas.len() == 1, 0, &mut said);
         }
-        if let (true, Value::String(text)) = (self.decode, &*value)
+        let decode = self.decode;
+        if let (true, Value::String(text)) = (decode, &*value)
             && let Some(meant) = self.meant(text, schemas, &said)
         {
             *value = meant;
             self.record();
+            // What stands in the text is JSON already.
+            self.decode = false;
         }
+        self.restore_members(value, &said, depth);
+        self.decode = decode;
+    }
+
+    fn restore_members(&mut self, value: &mut Value, said: &Said<'s>, depth: usize) {
         match value {
             Value::Object(members) => {
-                self.rename(members, &said);
-                self.remove_nulls(members, &said);
+                self.rename(members, said);
+                self.remove_nulls(members, said);
+                let Some(required) = self.required(said.nodes()) else { return };
                 for (key, member) in members.iter_mut() {
                     if !self.spend(said.all.len() + said.some.len()) {
                         return;
                     }
-                    self.below(key, |walk| walk.restore(member, &said.of_property(key), depth + 1));
+                    self.below(key, |walk| walk.restore(member, &said.of_property(key, &required), depth + 1));
                 }
             }
             Value::Array(items) => {
                 for (index, item) in items.iter_mut().enumerate() {
+                    if !self.spend(said.all.len() + said.some.len()) {
+                        return;
+                    }
                     self.below(&index.to_string(), |walk| walk.restore(item, &said.of_item(index), depth + 1));
                 }
             }
@@ -148,6 +170,13 @@ impl<'s> Walk<'s> {
         let enough = self.steps > steps;
         self.steps = self.steps.saturating_sub(steps);
         enough
+    }
+
+    /// The names that nodes require, while there are steps left to collect them.
+    fn required(&mut self, nodes: impl Iterator<Item = &'s Map<String, Value>>) -> Option<HashSet<&'s str>> {
+        let lists: Vec<&Vec<Value>> = nodes.filter_map(|node| node.get("required")?.as_array()).collect();
+        let names = || lists.iter().copied().flatten().filter_map(Value::as_str).collect();
+        self.spend(lists.iter().map(|list| list.len()).sum()).then(names)
     }
 
     /// Gives renamed properties their names back.
@@ -203,8 +232,7 @@ impl<'s> Walk<'s> {
         if nulls.is_empty() {
             return;
         }
-        let required = said.all.iter().filter_map(|node| node.get("required")?.as_array()).flatten();
-        let required: HashSet<&str> = required.filter_map(Value::as_str).collect();
+        let Some(required) = self.required(said.all.iter().copied()) else { return };
         for key in nulls {
             if !self.spend(said.all.len() + said.some.len()) {
                 return;
@@ -235,10 +263,14 @@ impl<'s> Walk<'s> {
         if let Some(value) = values.iter().find(same) {
             return Some((**value).clone());
         }
-        if schemas.iter().any(|schema| self.takes(schema, "string", 0)) {
+        let untold = said.tells_nothing();
+        if !untold && schemas.iter().any(|schema| self.takes(schema, "string", 0)) {
             return None;
         }
         let decoded: Value = serde_json::from_str(text).ok()?;
+        if untold {
+            return Some(decoded);
+        }
         let kind = match &decoded {
             Value::Object(_) => "object",
             Value::Array(_) => "array",
@@ -338,10 +370,16 @@ mod tests {
     fn gemini_s_texts_become_what_they_stand_for() {
         let schema = json!({"properties": {"level": {"enum": [1, 2.5, true, "3"]}, "map": {"type": "object"},
             "text": {"type": "string"}, "any": {}, "list": {"type": "array", "items": {"type": "array"}}}});
-        let texts = json!({"level": "2.5", "map": "{\"a\": 1}", "text": "{}", "any": "[]", "list": ["[1]", "x"]});
+        let texts =
+            json!({"level": "2.5", "map": "{\"a\": \"1\"}", "text": "{}", "any": "[\"1\"]", "list": ["[1]", "x"]});
         let (arguments, changed) = restored(Provider::Gemini, &schema, texts.clone());
-        assert_eq!(arguments, json!({"level": 2.5, "map": {"a": 1}, "text": "{}", "any": "[]", "list": [[1], "x"]}));
-        assert_eq!(changed, ["/level", "/map", "/list/0"]);
+        assert_eq!(arguments, json!({"level": 2.5, "map": {"a": "1"}, "text": "{}", "any": ["1"], "list": [[1], "x"]}));
+        assert_eq!(changed, ["/level", "/map", "/any", "/list/0"]);
+        assert_eq!(
+            restored(Provider::Gemini, &schema, json!({"any": "Oslo"})).0,
+            json!({"any": "Oslo"}),
+            "that is no JSON"
+        );
         assert_eq!(restored(Provider::Gemini, &schema, json!({"level": "3"})).0, json!({"level": "3"}));
         assert_eq!(restored(Provider::OpenAiChat, &schema, texts.clone()).0, texts, "others have no such texts");
     }
@@ -359,5 +397,11 @@ mod tests {
         let wide =
             json!({"properties": {"a": {"allOf": vec![json!({"$ref": "#"}); 1000]}}, "allOf": vec![json!({}); 1000]});
         Provider::Anthropic.restore_arguments(&wide, &mut json!({"a": {"a": {"a": null}}}));
+        let names: Vec<String> = (0..20_000).map(|number| format!("${number}")).collect();
+        let many = json!({"type": "array", "items": {"required": names, "properties": {"x": {"enum": names}}}});
+        let mut objects = Value::Array(vec![json!({"x": "y", "_1": null}); 20_000]);
+        let started = std::time::Instant::now();
+        Provider::Gemini.restore_arguments(&many, &mut objects);
+        assert!(started.elapsed().as_secs() < 60, "it would be hours");
     }
 }

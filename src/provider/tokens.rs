@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn counts_are_those_of_the_published_tokenizers() {
-        // Counted with OpenAI's own tiktoken.
+        // As OpenAI's cookbook prints them, "How to count tokens with tiktoken".
         for (text, o200k, cl100k) in [
             ("", 0, 0),
             ("hello world", 2, 2),
@@ -51,17 +51,12 @@ mod tests {
 
     #[test]
     fn hostile_text_is_counted_in_linear_time() {
-        let count = |unit: &str, times: usize| {
-            let text = unit.repeat(times);
-            let start = std::time::Instant::now();
+        for unit in ["a", " ", "\n", "aA", "é", " \n", "🚀", "'s", "  x"] {
+            let text = unit.repeat(200_000);
+            let started = std::time::Instant::now();
             assert!(Tokenizer::O200k.count(&text) > 0);
-            start.elapsed().as_secs_f64()
-        };
-        for unit in ["a", " ", "\n", "aA", "é", " \n", "🚀", "'s"] {
-            count(unit, 100);
-            let (short, long) = (count(unit, 20_000), count(unit, 200_000));
-            // Ten times the text takes about ten times as long; were it quadratic, it would take a hundred times.
-            assert!(long < 50.0 * short.max(0.001), "{unit:?}: {short} s, then {long} s");
+            // A tenth of a second where it is linear; many minutes where it is quadratic.
+            assert!(started.elapsed().as_secs() < 30, "{unit:?}");
         }
     }
 }

@@ -393,7 +393,7 @@ pub(super) fn includes(types: &Value, kind: &str) -> bool {
 
 /// The kinds of value that a node takes, without null, and whether it takes null; guessed from its keywords where it
 /// does not say. No kinds means that it does not tell.
-fn kinds(node: &Map<String, Value>) -> (Vec<&str>, bool) {
+pub(super) fn kinds(node: &Map<String, Value>) -> (Vec<&str>, bool) {
     let mut nullable = node.get("nullable") == Some(&Value::Bool(true));
     let mut kinds: Vec<&str> = match node.get("type") {
         Some(Value::String(kind)) => vec![kind.as_str()],
