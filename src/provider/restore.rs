@@ -11,7 +11,7 @@ use super::view;
 /// How deep arguments are walked.
 const MAX_DEPTH: usize = 128;
 /// How many steps are taken in the schema in all, however often its references lead on.
-const MAX_STEPS: usize = 4_000_000;
+const MAX_STEPS: usize = 2_000_000;
 /// The most schemas that are looked at for one place.
 const MAX_SAID: usize = 256;
 /// The most bytes of pointers that are listed.
