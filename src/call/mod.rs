@@ -217,6 +217,8 @@ pub struct Hydrator {
     names: NameTable,
     /// From names that the model was shown.
     advertised: HashMap<String, ToolId>,
+    /// The first of these of each tool.
+    shown: HashMap<ToolId, String>,
     provider: Option<Provider>,
     max_argument_bytes: usize,
     /// Schemas as they are first needed: a catalog's reader has checked that each compiles, and few are ever called.
@@ -229,7 +231,15 @@ impl Hydrator {
         let names = NameTable::new(&catalog);
         let schemas = std::iter::repeat_with(OnceLock::new).take(catalog.len()).collect();
         let max_argument_bytes = MAX_ARGUMENT_BYTES;
-        Self { catalog, names, advertised: HashMap::new(), provider: None, max_argument_bytes, schemas }
+        Self {
+            catalog,
+            names,
+            advertised: HashMap::new(),
+            shown: HashMap::new(),
+            provider: None,
+            max_argument_bytes,
+            schemas,
+        }
     }
 
     /// Expects calls of what the model was shown: by the names of `translation`, and with the arguments in its form.
@@ -237,6 +247,12 @@ impl Hydrator {
     pub fn translated(mut self, translation: &Translation) -> Self {
         let known = translation.names.iter().filter_map(|(name, id)| Some((name.clone(), self.catalog.find(id)?)));
         self.advertised = known.collect();
+        // In the order of the names, which is the same everywhere.
+        for (name, id) in &translation.names {
+            if let Some(tool) = self.catalog.find(id) {
+                self.shown.entry(tool).or_insert_with(|| name.clone());
+            }
+        }
         self.provider = Some(translation.provider);
         self
     }
@@ -374,10 +390,9 @@ impl Hydrator {
         repaired: Vec<Repair>,
     ) -> Result<Hydrated, CallError> {
         let tool = Arc::clone(self.catalog.tool(found.tool));
-        let advertised = self.advertised.iter().filter(|(_, tool)| **tool == found.tool).map(|(name, _)| name);
         let advertised = match found.via {
             ResolvedVia::Advertised => Some(call.name.clone()),
-            _ => advertised.min().cloned(),
+            _ => self.shown.get(&found.tool).cloned(),
         };
         let no_schema_mode = tool.no_schema_mode.filter(|_| tool.parameters.is_none());
         let says_it_writes = tool.is_unsafe() || tool.annotations.read_only_hint == Some(false);

@@ -100,7 +100,9 @@ impl NameTable {
             if !tool.untrusted {
                 add(tool.name.clone(), named);
             }
-            add(tool.qualified_name(), named);
+            if tool.source.is_some() {
+                add(tool.qualified_name(), named);
+            }
             for alias in &tool.aliases {
                 add(alias.name.clone(), Resolved { via: ResolvedVia::Alias, deprecated: alias.deprecated, ..named });
             }
@@ -112,8 +114,10 @@ impl NameTable {
                 tools.entry(tool.name.clone()).or_default().push(named(id));
             }
         }
-        // An id is unique, so it means its tool even where it is also another's name.
-        for (id, tool) in catalog.ids().zip(catalog.tools()) {
+        // An id is unique, so it means its tool even where it is also another's name; but for one that nobody vouches for
+        // and that is no more than the bare name.
+        for (id, tool) in catalog.ids().zip(catalog.tools()).filter(|(_, tool)| !tool.untrusted || tool.id != tool.name)
+        {
             tools.insert(tool.id.clone(), vec![named(id)]);
         }
         let mut normalised: HashMap<String, Vec<Resolved>> = HashMap::with_capacity(tools.len());

@@ -102,6 +102,14 @@ fn an_untrusted_tool_cannot_give_itself_the_id_of_a_name() {
 }
 
 #[test]
+fn an_untrusted_tool_without_a_source_has_no_reserved_name() {
+    let entry = |name: &str, untrusted: bool| json!({"name": name, "untrusted": untrusted, "parameters": {}});
+    let catalog = read(&warn(), &[entry("bash", true), entry("dance", true)]).expect("it is sound");
+    assert_eq!(meaning(&catalog, "bash"), None);
+    assert_eq!(tool_of(&catalog, "dance"), "dance");
+}
+
+#[test]
 fn aliases_of_an_untrusted_source_are_not_searched_and_the_operator_s_are() {
     let entries = [
         json!({"name": "xq7", "source": "evil", "description": "Moves things", "aliases": ["zeppelin"], "parameters": {}}),
