@@ -33,6 +33,7 @@ mod deadline;
 mod schema;
 mod catalog;
 mod names;
+mod check;
 mod eligibility;
 mod embed;
 mod index;
@@ -53,6 +54,7 @@ pub use catalog::document::Field;
 pub use catalog::{
     Alias, Annotations, Catalog, CatalogOptions, Conflicts, NoSchemaMode, OperatorAliases, Safety, ThreatLevel, Tool,
 };
+pub use check::{CHECK_VERSION, CheckReport, Finding, Rule, Severity};
 pub use eligibility::{IneligibleReason, MAX_LISTED_INELIGIBLE};
 #[cfg(feature = "tuned")]
 pub use embed::TunedEmbedder;

@@ -4,6 +4,7 @@
 //! 2 usage or input error.
 
 mod args;
+mod check;
 mod completions;
 mod eval;
 mod index;
@@ -35,6 +36,8 @@ enum Command {
     Index(index::IndexCommand),
     /// Tell which tools names mean: by name or alias, also in another writing.
     Resolve(resolve::ResolveCommand),
+    /// Look for what is wrong with a catalog: schemas, names and aliases, and texts written to deceive a model.
+    Check(check::CheckCommand),
     /// Measure ranking quality and latency on queries with known answers.
     Eval(eval::EvalCommand),
     /// List the embedding models that --model takes, and fetch them.
@@ -50,6 +53,7 @@ pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Pick(command) => command.run().map(done),
         Command::Resolve(command) => command.run(),
+        Command::Check(command) => command.run(),
         Command::Index(command) => command.run().map(done),
         Command::Eval(command) => command.run().map(done),
         Command::Models(command) => command.run().map(done),
