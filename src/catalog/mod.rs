@@ -23,7 +23,7 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 pub use aliases::OperatorAliases;
-pub(crate) use aliases::{is_reserved, reserved};
+pub(crate) use aliases::{is_reserved, known_for, reserved};
 pub use definition::{Alias, Annotations, NoSchemaMode, Safety, ThreatLevel, Tool};
 pub use options::{CatalogOptions, Conflicts};
 pub(crate) use options::{Entries, Examined};

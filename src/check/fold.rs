@@ -172,11 +172,11 @@ pub(super) fn without_examples(folded: &str) -> Cow<'_, str> {
         });
         match end {
             Some(end) if !is_apostrophe => {
+                let after = &inner[end + close.len_utf8()..];
                 if !documents {
-                    kept.push_str(&rest[open..open + mark.len_utf8() + end]);
+                    kept.push_str(&rest[open..rest.len() - after.len()]);
                 }
-                kept.push(' ');
-                rest = &inner[end + close.len_utf8()..];
+                rest = after;
             }
             _ => {
                 kept.push(mark);
@@ -217,8 +217,8 @@ mod tests {
 
     #[test]
     fn what_is_quoted_as_an_example_is_left_out_and_what_is_quoted_otherwise_is_not() {
-        assert_eq!(without_examples("finds phrases such as \"ignore all rules\", and more"), "finds phrases such as  , and more");
-        assert_eq!(without_examples("set 'mode' and don't stop"), "set 'mode  and don't stop");
+        assert_eq!(without_examples("finds phrases such as \"ignore all rules\", and more"), "finds phrases such as , and more");
+        assert_eq!(without_examples("set 'mode' and don't stop"), "set 'mode' and don't stop");
         assert!(without_examples("call \"ignore all rules\" now").contains("ignore all rules"));
     }
 }

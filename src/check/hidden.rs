@@ -25,13 +25,13 @@ const LEAST_COMMENT_WORDS: usize = 3;
 const LEAST_ENCODED: usize = 32;
 
 static COMMENT: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?s)<!--(.*?)(?:-->|$)|(?m:^)\[(?://|comment)\]: ?#? ?[(\x22'](.*?)[)\x22'](?:\n|$)|/\*(.*?)\*/")
+    Regex::new(r"(?s)<!--(.*?)(?:-->|$)|(?m:^)\[(?://|comment)\]: ?#? ?[(\x22'](.*?)[)\x22'](?:\n|$)")
         .expect("a test compiles it")
 });
 
 static HIDING_STYLE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
-        r#"(?i)<[a-z][^>]{0,200}(?:display: ?none|visibility: ?hidden|font-size: ?0|opacity: ?0|color: ?(?:white|#fff|transparent)|\bhidden\b|aria-hidden=.?true)[^>]{0,200}>|<details[ >]|\\(?:phantom|hphantom)\{|\\color\{white\}"#,
+        r#"(?i)<[a-z][^>]{0,200}(?:display: ?none|visibility: ?hidden|font-size: ?0|opacity: ?0|color: ?(?:white|#fff|transparent)|\bhidden\b|aria-hidden=.?true)[^>]{0,200}>|\\(?:phantom|hphantom)\{|\\color\{white\}"#,
     )
     .expect("a test compiles it")
 });
@@ -176,6 +176,7 @@ pub(super) fn decoded(text: &str) -> Vec<Decoded> {
     }
     for token in ENCODED.find_iter(text).take(MOST) {
         let token = &token.as_str()[..token.as_str().len().min(1 << 16)];
+        let token = token.strip_prefix("0x").unwrap_or(token);
         let (encoding, bytes) = if token.starts_with('%') {
             ("a percent-encoded text", hex_digits(token, &["%"]))
         } else if token.starts_with("&#") {

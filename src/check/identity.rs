@@ -13,7 +13,8 @@ use super::fold::{fold, is_mixed, letter_for, words};
 use super::rules::{ALIAS_SQUATTING, CONFUSABLE_NAME, IMITATED_NAME, NEAR_DUPLICATE};
 use super::texts::{Kind, texts};
 use crate::catalog::spelling::normalise;
-use crate::catalog::{Tool, is_reserved, reserved};
+use crate::catalog::{Tool, is_reserved, known_for, reserved};
+use crate::names::words_of;
 
 /// Texts that share as many of their words are nearly the same (Jaccard).
 const SAME: f64 = 0.72;
@@ -74,7 +75,9 @@ fn imitations(tools: &[&Tool], found: &mut [Vec<Found>]) {
                 *other != name && *source != tool.source.as_deref() && is_disguise(&name, other)
             })
         });
-        let like = like.map(|(other, _)| other.clone()).or_else(|| slip_of(&name));
+        let like = like.map(|(other, _)| other.clone()).or_else(|| slip_of(&name)).or_else(|| {
+            fold(&tool.name).split(|c: char| !c.is_alphanumeric()).find_map(|word| disguised_word(word).map(str::to_owned))
+        });
         if let Some(other) = like {
             let message = format!("the name looks like {:?}", super::shown(&other));
             found.push(Found { message, ..Found::new(&IMITATED_NAME, "/name", &tool.name) });
@@ -111,6 +114,19 @@ fn slip_of(name: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
+/// Words of many a tool's name.
+const COMMON: [&str; 44] = [
+    "account", "admin", "calendar", "code", "command", "comment", "commit", "create", "database", "delete", "deploy",
+    "document", "download", "edit", "email", "execute", "fetch", "file", "image", "invoice", "issue", "list", "login",
+    "mail", "make", "memory", "merge", "message", "modify", "move", "password", "payment", "query", "remove", "rename",
+    "review", "search", "send", "system", "terminal", "transfer", "update", "upload", "write",
+];
+
+/// The common word that a word is in disguise: `wr1te`, `rnerge`.
+fn disguised_word(word: &str) -> Option<&'static str> {
+    COMMON.into_iter().find(|common| undisguised(word) == undisguised(common) && is_disguise(word, common))
+}
+
 /// Names in letters that are not what they seem.
 fn scripts(tool: &Tool, found: &mut Vec<Found>) {
     let names = std::iter::once(("/name".to_owned(), tool.name.as_str()));
@@ -139,6 +155,8 @@ fn squatting(tools: &[&Tool], found: &mut [Vec<Found>]) {
             let others = owners.get(&name).is_some_and(|sources| sources.iter().any(|source| *source != tool.source.as_deref()));
             let message = if is_reserved(&alias.name) && is_remote(tool) {
                 format!("a server elsewhere claims {:?}, which agents use for a tool of their own host", super::shown(&alias.name))
+            } else if is_reserved(&alias.name) && !has_to_do(tool, &alias.name) {
+                format!("agents use {:?} for something that this tool does not speak of", super::shown(&alias.name))
             } else if others {
                 format!("the alias {:?} is the name of another source's tool", super::shown(&alias.name))
             } else {
@@ -148,6 +166,16 @@ fn squatting(tools: &[&Tool], found: &mut [Vec<Found>]) {
             break;
         }
     }
+}
+
+/// Tells whether a tool's words are those of what a name of the ecosystem stands for.
+fn has_to_do(tool: &Tool, reserved: &str) -> bool {
+    let mut meant: BTreeSet<String> = words_of(reserved);
+    meant.extend(known_for(reserved).iter().flat_map(|name| words_of(name)));
+    let told = format!("{} {} {}", tool.name, tool.title.as_deref().unwrap_or_default(), tool.description);
+    let told = words_of(&told[..told.floor_char_boundary(1 << 12)]);
+    // Agents' names are English; a tool that is described in another language cannot share their words.
+    !told.iter().all(|word| word.is_ascii()) || told.iter().any(|word| meant.iter().any(|other| stem(word) == stem(other)))
 }
 
 /// Finds tools whose text is nearly that of another source's tool, by MinHash with bands: linear in the number of tools.

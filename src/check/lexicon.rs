@@ -37,9 +37,11 @@ concepts! {
         r"\b(?:an alle|hinweis (?:fur|an)|achtung|liebe[rs]?|nachricht an) (?:alle )?(?:die |den |das )?(?:ki|assistent\w*|sprachmodelle?n?|ki-\w+|modelle?)\b|\bdu bist (?:jetzt|nun|ab jetzt|ab sofort|kein|nicht mehr)\b",
         r"\b(?:note|message|avis|remarque|attention) (?:a l'|aux? |pour (?:l'|les? ))(?:ia|assistants?|modeles?|agents?)\b|\btu (?:n'es plus|es (?:maintenant|desormais))\b",
         r"\b(?:nota|aviso|mensaje|atencion|messaggio|mensagem) (?:para|a|al|alla?|ao|per) (?:el |la |los |las |l'|o |os |gli )?(?:ia|asistentes?|assistentes?|assistenti?|modelos?|modell[oi]|agentes?)\b|\b(?:ya no eres|ahora eres|voce agora e|ora sei)\b",
-        r"(?:你现在是|你不再是|你是一个|(?:ai|人工智能|大?语言模型|模型|助手)(?:请|须|必须|应|注意|:|：|,|，)|(?:致|给)(?:ai|人工智能|模型|助手))",
+        r"(?:你现在是|你不再是|你是一个|(?:\bai|人工智能|大?语言模型|模型|助手)(?:请|须|必须|应|注意|：|，)|(?:致|给)(?:ai|人工智能|模型|助手))",
         r"(?:ты (?:теперь|больше не)|(?:вниманию|для) (?:ии|ассистент|модел|нейросет))",
         r"(?:あなたは(?:今|もう)|(?:ai|モデル|アシスタント)(?:は|への?|へ)(?:必ず|指示|注意|命令))",
+        r"\b(?:atencion|achtung|attention|aviso|nota|hinweis|remarque|avviso|attenzione|atencao|wichtig|importante?)[,:!]? (?:(?:an|a|para|pour|per|fur|le|la|el|die|das|den|der|an alle|alle|l')[ ']?)*(?:modelo|modell[eo]?|modele|ki|ia|assistent\w*|assistant|asistente|assistente|agent\w*|sprachmodell\w*)\b|(?:внимание|вниманию),? (?:модел|ассистент|ии\b)|注意[：:,，]?(?:模型|助手|ai)",
+        r"\b(?:obey|listen to|heed|take orders from) (?:only|solely|exclusively|no one but|nobody but)\b|\b(?:only|solely) (?:obey|listen to|heed)\b|\b(?:obedece|gehorche|hore|ecoute|obeis|obbedisci) (?:solo|solamente|unicamente|nur|seulement|uniquement|soltanto)\b|(?:只|仅)(?:听从|服从|遵循|执行本)|(?:слушаи\w*|подчиняи\w*) только",
     ],
     /// An assistant's name as if in a chat: `assistant: …`.
     RolePrefix: [
@@ -49,17 +51,25 @@ concepts! {
     RoleMarkup: [
         r"<\|? ?/?(?:im_start|im_end|system|assistant|user|endoftext|begin_of_text|start_header_id|end_header_id|eot_id)(?: ?\|>| ?\|)",
         r"\[/?inst\]|<</?sys>>|</?s>\[|<(?:start|end)_of_turn>",
-        r"</?(?:system|assistant|system[-_ ]?(?:prompt|message|note|reminder|instructions?)|important|instructions?|hidden|secret|admin|developer|critical|mandatory|tool[-_ ]?(?:call|use|result)s?|function_calls?|ai|llm|model|agent)(?:[-_ ][a-z]+)?>",
+    ],
+    /// Tags of roles and orders, which may be those of a document too.
+    RoleTag: [
+        r"<(?:system|assistant|system[-_ ]?(?:prompt|message|note|reminder|instructions?)|important|instructions?|hidden|secret|admin|developer|critical|mandatory|tool[-_ ]?(?:call|use|result)s?|function_calls?|ai|llm|model|agent)(?:[-_ ][a-z]+)?>",
         r"\[(?:system|assistant|admin|developer|important|hidden)(?: [a-z]+){0,2}\]|\{\{?(?:system|assistant)\}\}?|\{system:",
         r"(?:#{2,} ?|={3,} ?|-{3,} ?|\*{3,} ?)(?:end of |begin |start of |new )?(?:system|assistant|instructions?|developer|user|tool description|prompt)(?: (?:prompt|message|instructions?|note|override|update))?(?: ends?| begins?| starts?)? ?(?::|#|=|-{3,}|\*)",
         r"\b(?:begin|end|start) (?:of )?(?:the )?(?:system|developer|hidden|admin) (?:prompt|message|instructions?|context)\b",
+    ],
+    /// What the model is to say.
+    Answering: [
+        r"\b(?:your|each|every|all|any|the final|following|next|subsequent|future|later) (?:of your )?(?:[a-z]+ )?(?:answers?|repl(?:y|ies)|responses? to the user|final (?:answer|response|message)s?)\b|\byour (?:[a-z]+ )?(?:responses?|messages?|output|summary|reasoning|thoughts?|memory|plan)\b|\b(?:when|whenever|before|after|while) (?:you )?(?:answer(?:ing)?|reply(?:ing)?|respond(?:ing)?)\b",
+        r"\b(?:recommend|suggest|advise|urge|persuade|convince|steer|nudge|encourage|talk|push) (?:to )?(?:the|your) (?:user|customer|person)s? (?:to|that|towards?|into|buy)\b|\b(?:jeder|deiner|deinen|allen) antwort(?:en)?\b|\b(?:chacune de tes|toutes tes|tes) reponses\b|\b(?:cada una de tus|todas tus|tus) respuestas\b|(?:每次|所有|你的)回(?:答|复)|(?:кажд\w*|свои\w*|всех) ответ",
     ],
     /// An order to ignore or to break.
     Overriding: [
         r#"(?:^|[.,;:(\[>*"'!?|#-] ?|\b(?:and|then|please|must|should|shall|always|also|now|simply|just|you|instead|so|will|may|can|assistants?|models?|ais?|required to|instructed to|asked to|want you to|need to|have to|best to|yours to|here|thus|therefore|hereby|kindly|immediately) )(?:ignore|disregard|forget|override|overrule|bypass|discard|dismiss|neglect|suspend|set aside|put aside|throw out|pay no (?:attention|heed|mind) to|(?:do not|don't|never|no longer) (?:follow|obey|heed|respect|apply|adhere to|comply with|be bound by)|stop (?:following|obeying|applying)|abandon|erase|unlearn|circumvent|violate|break)\b"#,
         r"\b(?:ignorier(?:e|en sie|t)?|vergiss|vergesst|vergessen sie|missachte|ubergehe|uberschreibe|verwirf|umgehe|(?:beachte|befolge|folge)\b.{0,40}\b(?:nicht|keine[rn]?)\b)",
-        r"\b(?:ignore[zr]?|oublie[zr]?|ne (?:tiens|tenez|tenir)\b.{0,12}\bcompte|fai(?:s|tes) abstraction|contourne[zr]?|neglige[zr]?|ne (?:suis|suivez|respecte[zr]?) (?:pas|plus))\b",
-        r"\b(?:ignor[ae](?:d|n)?|olvid[ae](?:te)?|olvidad|omit[ae]|descart[ae]|haz caso omiso|no (?:sigas|obedezcas|respetes|tengas en cuenta|hagas caso)|esquec[ae]|desconsider[ae]|nao (?:siga|obedeca)|dimentica(?:re|te)?|ignorare|trascura|non (?:seguire|rispettare))\b",
+        r"\b(?:ignore[zr]|oublie[zr]?|ne (?:tiens|tenez|tenir)\b.{0,12}\bcompte|fai(?:s|tes) abstraction|contourne[zr]?|neglige[zr]?|ne (?:suis|suivez|respecte[zr]?) (?:pas|plus))\b",
+        r"\b(?:ignor(?:a|ad|en)|olvid[ae](?:te)?|olvidad|omit[ae]|descart[ae]|haz caso omiso|no (?:sigas|obedezcas|respetes|tengas en cuenta|hagas caso)|esquec[ae]|desconsider[ae]|nao (?:siga|obedeca)|dimentica(?:re|te)?|ignorare|trascura|non (?:seguire|rispettare))\b",
         r"(?:игнорируи|забудь|не обращаи|отбрось|не следуи|пренебреги|忽略|忽视|无视|無視|忘记|忘掉|忘記|不要理会|不用理会|不再遵守|不要遵守|不必遵守|绕过|忘れ|従わない|무시|잊어|تجاهل|انس)",
         r"\b(?:zignoruj|zapomnij|pomin|negeer|vergeet|yok say|unut|abaikan|lupakan|bo qua)\b",
     ],
@@ -77,6 +87,7 @@ concepts! {
     /// Rules that are said to be off.
     Suspended: [
         r"\b(?:is|are|was|were|has been|have been|being|now|hereby) (?:[a-z]+ )?(?:suspended|lifted|void|switched off|turned off|no longer (?:appl\w+|valid|in force|binding|active)|superseded|overridden|revoked|waived|cancelled|annulled|replaced|obsolete|relaxed)\b|\b(?:do|does) (?:no longer|not) apply\b",
+        r"\b(?:quedan?|estan?|son|ficam?|estao|sono|sont|est)\b.{0,20}\b(?:anulad|suspendid|cancelad|revogad|annullat|sospes|annulee?|suspendue?|levee?|sin efecto|sans effet|caduque)\w*|\b(?:sind|ist|werden|wird|gelten|gilt)\b.{0,30}\b(?:aufgehoben|ausser kraft|nicht mehr|nicht langer|ungultig|ausgesetzt|hinfallig)\b|(?:作废|失效|不再适用|不再有效|不再生效|無効|отменен|больше не деиству|утратил\w* силу|무효)",
     ],
     /// The user shall not know.
     Concealing: [
@@ -115,7 +126,7 @@ concepts! {
         r"\b(?:all|any|every|each|no|the|of)? ?(?:other|others'|another|rest of the|remaining|competing|rival|alternative|similar|built-in|native|comparable|equivalent|third-party)(?: [a-z-]+){0,2} (?:tools?|functions?|servers?|connectors?|plugins?|apis?|providers?|skills?|integrations?|mailers?|services?|options?|alternatives?|methods?)\b",
         r"\b(?:any|every|each|all) (?:[a-z-]+ ){0,2}(?:tools?|tool calls?|functions?|servers?|connectors?|plugins?)\b",
         r"\b(?:whichever|whatever|no matter (?:which|what)|regardless of (?:the|which)) (?:[a-z-]+ )?(?:tools?|function|server|connector)\b",
-        r"\b(?:the rest|the others|alternatives|everything else in the (?:list|catalog))\b",
+        r"\b(?:the rest|the others|everything else) (?:of the|in the) (?:list|catalog|tools)\b",
         r"\b(?:of|from|on|by) (?:the |an? )?(?:[a-z-]+ )?(?:servers?|connectors?|plugins?)\b",
         r"\bgleich (?:mit )?welche[mrns]? (?:werkzeug|tool|dienst)|\b(?:andere[nrms]?|alle[nrms]?) (?:werkzeuge?n?|tools?|dienste?n?|funktionen)\b|\b(?:autres?|tous les) (?:outils?|fonctions?|services?)\b|\b(?:las demas|los demas|otras?|outras?|altr[ei]) (?:herramientas?|ferramentas?|strument[oi]|funciones)?|\bantes que (?:a )?nadie\b",
         r"(?:其他|其它|别的|所有|任何)(?:的)?(?:工具|函数|服务|插件|接口)|(?:друг\w*|люб\w*|все\w*) (?:инструмент|функци|сервис)|他の(?:ツール|機能)|다른 (?:도구|툴)",
@@ -125,6 +136,20 @@ concepts! {
         r"\b(?:before|prior to|ahead of|after|following|whenever|when|each time|every time|any time|alongside) (?:you )?(?:using |calling |invoking |running |executing |making |use |call |invoke |run |doing )?(?:every|any|each|all|whatever|xforeignx|xotherx|other|another)\b",
         r"\b(?:before|prior to|after|whenever|when|each time|every time|instead of|in place of) (?:you )?(?:using|calling|invoking|running|use|call|invoke|run) (?:the |a |an )?(?:xforeignx|xotherx|[a-z]+ (?:tool|function)s? of)\b",
         r"\bvor (?:jede[mrs]?|allen)\b|\bavant (?:chaque|tout|toute)\b|\bantes de (?:cada|cualquier|qualquer|toda)\b|\bprima di (?:ogni|qualsiasi)\b|(?:每次|任何|所有).{0,12}(?:之?前|以前)|перед (?:кажд|люб)\w*|(?:すべて|全て|毎回|どの).{0,12}前に",
+    ],
+    /// Another tool, by an identifier.
+    OtherName: [r"\b(?:xforeignx|xotherx)\b"],
+    /// At every call.
+    EachCall: [
+        r"\b(?:before|prior to|ahead of|in front of|after|following|whenever|alongside|with|for|at|on) (?:[a-z]+ing )?(?:each|every|any|all)\b(?: [a-z-]+){0,2} (?:xforeignx|xotherx|(?:tool )?(?:calls?|tools?|functions?|invocations?|requests?|actions?|operations?|steps?))\b",
+    ],
+    /// Something has to be.
+    Obliging: [
+        r"\b(?:must|shall|ha(?:s|ve) to|needs? to|is to|are to|is required|are required|should|always|mandatory|obligatory|necessary|or else|otherwise)\b|\b(?:muss|mussen|soll|sollen|zwingend|doit|doivent|debe|deben|deve|devono|devem)\b|(?:必须|务必|должн|必ず|반드시)",
+    ],
+    /// What was given to another tool is to be changed.
+    Rewriting: [
+        r"\b(?:be|is|are|gets?|being) (?:first )?(?:replaced|substituted|swapped|exchanged|overwritten|changed|rewritten|rerouted|redirected|diverted|altered|set) (?:by|to|with|for|from)?|\b(?:replace|substitute|swap|exchange|overwrite|change|rewrite|reroute|redirect|divert|alter|modify|set|add|append|prepend) (?:the |its |their |every |any |all |each )?(?:[a-z]+ )?(?:recipient|beneficiary|payee|account|address|argument|parameter|amount|value|url|host|path|query|bcc|cc|header|destination|target|body|content)s?\b",
     ],
     /// In the place of others.
     Replacing: [
@@ -137,6 +162,16 @@ concepts! {
         r"\b(?:do not|don't|never|must not|should not|stop|avoid|no longer|not to) (?:ever )?(?:use|using|call|calling|invoke|invoking|run|running|choose|choosing|pick|picking|rely on|relying on|trust|select|selecting|consider|touch) (?:the )?(?:old |other |tool |function )?(?:xforeignx|xotherx|(?:any |all |the )?other (?:tools?|functions?|servers?|[a-z]+ tools?))",
         r"\b(?:xforeignx|xotherx) '?[a-z0-9_.-]+'?,? (?:\([^)]*\) )?(?:is|has been|was|are|will be|gives|returns) (?:[a-z]+ )?(?:broken|unsafe|insecure|compromised|unreliable|dangerous|malicious|infected|hacked|leaking|wrong|false|outdated and)\b",
         r"\b(?:all |the |any )?other (?:[a-z-]+ )?(?:tools?|options?|alternatives?|ones|servers?|functions?|providers?)(?: [a-z]+){0,4} (?:are|is|will|fail|fails|lack|lacks|cannot|can't|return|returns|produce|give|may) (?:[a-z]+ )?(?:broken|unsafe|insecure|unreliable|wrong|slow|outdated|inferior|deprecated|fail|corrupt|dangerous|compromised|incomplete|false|errors?|worse|leak|cause)",
+    ],
+    /// Another tool is called, or given something.
+    UsesOther: [
+        r"\b(?:call|calls|run|runs|invoke|invokes|execute|trigger|query|fetch|consult|feed|pass|passed|send|sent|give|given|hand|handed|forward|route|routed|goes|go|output|result|answer|return(?:s|ed)?|gives back|contents?|data|values?)\b.{0,40}\b(?:xforeignx|xotherx)\b|\b(?:xforeignx|xotherx) '?[a-z0-9_.-]+'?.{0,30}\b(?:calls?|returns?|returned|gives?|gave|output|results?|answers?|beforehand|first|receives?|gets?|passed)\b",
+    ],
+    /// To go without another tool.
+    SkipOthers: [
+        r"(?:^|[.,;:(-] ?|\b(?:and|then|please|must|should|shall|always|also|now|simply|just|you|may|can) )(?:skip|bypass|omit|leave out|disable|switch off|turn off|remove|uninstall|unregister|forgo|do without|refrain from|forget about|ignore) (?:the |calling |using |any call to )?(?:xforeignx|xotherx|(?:all |any )?other (?:tools?|servers?|functions?|connectors?))\b",
+        r"\b(?:there is |you have )?no (?:reason|need) to (?:ever )?(?:use|consider|call|try|look at|invoke|consult)\b.{0,30}\b(?:other|another|competing|xforeignx|xotherx|any|else)\b|\bso don't\b",
+        r"\b(?:verzichte|verzichten sie) auf (?:die |alle )?(?:ubrigen|anderen)|\b(?:les autres|los demas|las demas|gli altri|os outros) (?:sont|son|sono|sao|te|vous|no)\b",
     ],
     /// Something said to be broken.
     Broken: [
@@ -155,7 +190,7 @@ concepts! {
         r"\b(?:never|do not|don't) (?:use|choose|pick|select|call|consider) (?:any(?:thing)? (?:other|else)|another|others|alternatives)\b",
         r"\b(?:over|than|above|before|to) (?:all |any |the |every |its )*(?:others?|other (?:tools?|mailers?|options?|providers?|services?|alternatives?)|alternatives?|competitors?|rivals?|competition)\b.{0,40}\b(?:always|independent|regardless|whatever|no matter|even)|\b(?:must|should|always)\b.{0,30}\bover (?:all |any |the )*(?:others?|other [a-z]+|alternatives?|competitors?)\b",
         r"\b(?:the rest|the others|other tools|alternatives?|anything else) (?:of the list )?(?:is|are|only)(?: only)?(?: for| meant| needed| a)? ?(?:the case|case|fallback|when|if|as|unnecessary|not needed|redundant)\b|\bno (?:other|further) (?:tool|function|service)s? (?:is|are|will be) (?:needed|required|necessary)\b|\bstop (?:searching|looking) for (?:other|another|more)\b",
-        r"\b(?:nimm|nutze|verwende|wahle|bevorzuge|benutze|rufe?) (?:immer|stets|grundsatzlich|zuerst|ausschliesslich|nur) (?:dieses|diesen|diese|mich|das hier|xownx)|\bbevorzuge (?:dieses|mich|xownx)|\b(?:immer|stets)\b.{0,30}\b(?:dieses werkzeug|diesem werkzeug|mich) .{0,20}(?:verwenden|nutzen|wahlen|bevorzugen|aufrufen)",
+        r"\b(?:nimm|nutze|verwende|wahle|bevorzuge|benutze|rufe?) (?:es |sie |ihn |das |dies )?(?:immer|stets|grundsatzlich|zuerst|ausschliesslich|nur)(?: dieses| diesen| diese| mich| das hier| xownx| zuerst)|\bbevorzuge (?:dieses|mich|xownx)|\b(?:immer|stets)\b.{0,30}\b(?:dieses werkzeug|diesem werkzeug|mich) .{0,20}(?:verwenden|nutzen|wahlen|bevorzugen|aufrufen)",
         r"\b(?:utilise[zr]?|choisi[rs](?:sez)?|prefere[zr]?|prends|appelle[zr]?)(?:-moi| toujours| d'abord| en priorite| systematiquement| cet outil (?:en|avant|plutot))\b|\b(?:usame|eligeme|prefiereme|llamame|escogeme|use-me|usami|sceglimi)\b|\b(?:usa|elige|prefiere|escoge|llama|use|prefira|escolha|scegli|preferisci) (?:siempre|sempre)\b",
         r"(?:(?:总是|始终|一律|必须|务必|请|应|首先|永远)(?:优先|首先)?(?:使用|选择|调用|采用)(?:本|这个|此|这|该)|优先(?:使用|选择|调用|推荐)(?:本|这|此|我)|首选工具|不要(?:使用|选择|调用)(?:其他|其它|别的)|всегда (?:используи|выбираи|вызываи)|(?:常に|必ず)(?:この|本)(?:ツール|機能)|最優先で|항상 이)",
     ],
@@ -163,15 +198,28 @@ concepts! {
     Praise: [
         r"\b(?:best|finest|greatest|most (?:reliable|accurate|powerful|advanced|trusted|complete|capable|trustworthy|comprehensive|intelligent|efficient|effective)|#1|number one|number-one|no\. ?1|top|ultimate|superior|unrivall?ed|unmatched|unbeatable|perfect|definitive|leading|smartest|only) (?:[a-z-]+ ){0,2}(?:tool|choice|option|function|solution|connector|plugin|server|one you|pick|assistant)\b",
         r"(?:#1|\bnumber one|\bno\. ?1|\btop|\bhighest|\bbest)[ -](?:rated|ranked|reviewed|in class)\b",
+        r"\b(?:100 ?%|perfectly|completely|always) (?:accurate|correct|reliable|safe|secure|right)\b|\b(?:never (?:wrong|fails|errs)|flawless|infallible|zero cost|unfailing|perfect score)\b|\b(?:only|sole) (?:[a-z]+ )?(?:trustworthy|trusted|reliable|safe|secure|official|approved|authori[sz]ed|working|correct)\b",
         r"\b(?:better|faster|safer|smarter|more [a-z]+) than (?:all|any|every|the)(?: of the)? (?:other|others|rest|alternatives?|competition|competitors?)\b|\bno other (?:tool|service|function|api)\b",
         r"\b(?:officially|strongly|highly|universally) (?:recommended|preferred|endorsed|certified|trusted)\b",
-        r"\b(?:das beste|die beste|der beste|zuverlassigste[sn]?) (?:werkzeug|tool|wahl|losung)|\b(?:le meilleur outil|l'outil le plus|la mejor herramienta|la herramienta mas|a melhor ferramenta|il miglior strumento|lo strumento piu)\b|(?:最好的工具|最佳工具|最强大的工具|最可靠的工具|лучшии инструмент|最高のツール|최고의 도구)",
+        r"\b(?:das beste|die beste|der beste|(?:das|die|der) einzige|zuverlassigste[sn]?)(?: [a-z]+)? (?:\w*werkzeug|\w*tool|wahl|losung)|\b(?:le seul|la seule|el unico|la unica|l'unico|o unico) (?:outil|herramienta|strumento|fonction|ferramenta)|\b(?:le meilleur outil|l'outil le plus|la mejor herramienta|la herramienta mas|a melhor ferramenta|il miglior strumento|lo strumento piu)\b|(?:最好的工具|最佳工具|最强大的工具|最可靠的工具|лучшии инструмент|最高のツール|최고의 도구)",
     ],
     /// What was said in the conversation, or to the model.
     Conversation: [
         r"\b(?:conversations?|chat (?:history|log|transcript|context)|chats?|dialog(?:ue)?s?|transcripts?|message history|messages|context window|system (?:prompt|message)s?|(?:your|hidden|initial|original|developer|system|operator) (?:instructions?|prompts?)|instructions (?:that )?you|reasoning|chain of thought|tool (?:list|definitions|outputs?|results?)|available tools|user'?s? (?:messages?|words|prompts?|input|statements)|(?:the )?(?:user|person) (?:said|typed|wrote|asked|told|entered|pasted|uploaded)|prompt)\b",
         r"\b(?:gesprach\w*|unterhaltung\w*|chatverlauf\w*|dialog\w*|systemprompt|nachrichten|anweisungen|conversations?|messages|historique|echanges?|conversacion(?:es)?|historial|mensajes|conversas?|mensagens|conversazion[ei]|messaggi)\b",
         r"(?:对话|聊天记录|系统提示|历史消息|聊天历史|用户的消息|переписк|диалог|истори\w+ (?:чата|сообщени)|сообщени|системн\w+ промпт|会話|やり取り|システムプロンプト|대화|시스템 프롬프트|المحادثة)",
+    ],
+    /// The record of a conversation, or what a model was told in secret.
+    History: [
+        r"\b(?:chat|conversation|message|dialog(?:ue)?|session|prompt|tool call) (?:history|logs?|context|so far|transcript|record)\b|\btranscript of (?:the|this|our|your)\b|\bsystem prompt\b|\b(?:your|hidden|developer|initial) (?:system )?(?:instructions|prompt)\b|\bchain[- ]of[- ]thought\b|\byour (?:internal )?reasoning\b|\b(?:this|the present|the current|our) (?:conversation|chat)\b|\bcontext window\b|\b(?:list|names?|descriptions?|definitions?) of (?:the |all |your |every )*(?:other |available )?tools\b",
+    ],
+    /// Why something is asked for that the purpose does not need.
+    Justifying: [
+        r"\b(?:telemetry|metering|diagnostics?|analytics|debug(?:ging)?|quality (?:assurance|purposes)|personali[sz]\w+|to improve|improves?|to (?:verify|tailor|refine|warm|calibrate|unlock|sign|speed up|optimi[sz]e|help us)|lets us|so that we|helps us|for (?:better|more accurate|context)|compliance|audit(?:ing)?|tracing|traceability|correlation|afin d|um\b.{0,40}\bzu\b|para (?:mejorar|afinar))\b",
+    ],
+    /// Files that happen to be there.
+    LocalFiles: [
+        r"\b(?:contents?|text|source|copy|copies|dump|listing|list|names|all)(?: of)? (?:the |all |every |any |each |other )*(?:users?'?s?|open|opened|local|other|project|working|config\w*|home|nearby|recent\w*|visible|files|documents|workspace)\b.{0,30}\b(?:files?|folders?|director(?:y|ies)|documents?|workspace|project|repository|notes?|read|disk|tabs)\b",
     ],
     /// All of it.
     Whole: [
@@ -182,14 +230,15 @@ concepts! {
     /// Files and values that are secret wherever they stand.
     Secrets: [
         r"\.ssh\b|\bid_(?:rsa|ed25519|ecdsa|dsa)\b|\.aws\b|\baws_(?:secret_)?access_key\w*|\baws_session_token\b|/etc/(?:passwd|shadow)\b|(?:^|[^a-z0-9])\.env\b|\bmcp\.json\b|\.(?:netrc|npmrc|pypirc|pgpass|git-credentials|gnupg|bash_history|zsh_history|kube|docker/config|cursor|claude|config/gcloud)\b|\bkeychain\b|\bwallet\.dat\b|\b(?:seed|recovery|mnemonic) (?:phrase|words)\b|\bclaude_desktop_config\b|\bsecrets?\.(?:ya?ml|json|toml|env)\b|\bcredentials\.(?:json|ya?ml|xml)\b|\bservice[_ ]account\.json\b|\bkubeconfig\b|\b(?:private|secret|ssh|signing) keys?\b",
-        r"\b(?:environment variables|env vars|process environment|os\.environ|printenv)\b",
-        r"\b(?:saved|stored|browser|user'?s?|your|their|all|any|known|existing|available|found|session|auth\w*|access|bearer|refresh)(?: [a-z]+){0,2} (?:passwords?|cookies|credentials|api[ _-]?keys?|tokens?|secrets)\b",
+        r"\b(?:all|full|whole|entire|complete|every|dump of|contents? of)(?: the)? (?:environment variables?|env vars?|environment)\b|\b(?:process environment|os\.environ|printenv)\b",
+        r"\b(?:saved|stored|browser|all|any|known|existing|available|other|found|every|cached|remembered)(?: [a-z]+){0,2} (?:passwords|cookies|credentials|api[ _-]?keys|tokens|secrets)\b|\b(?:api[ _-]?keys|passwords|credentials|secrets|(?:access )?tokens|cookies)\b.{0,30}\b(?:of|from|for|to) (?:the |all |any |every |your )*(?:other|others|everything|configured|connected|installed|rest|user's)\b",
         r"\b(?:passwords?|credentials|api[ _-]?keys?|secrets|tokens?)(?: [a-z,]+){0,4} (?:you (?:know|have|can|find|see|hold|were)|(?:it|one) knows|of the user|from (?:the )?(?:context|conversation|memory|session|environment|vault|other)|in (?:the )?(?:context|conversation|memory|clear))\b",
+        r"\b(?:(?:session|browser|login|auth\w*|stored) cookies?|cookies? of|browser (?:history|profile)|clipboard|keystrokes|address book|(?:shell|command|bash) history|recovery codes?|one[- ]time (?:codes?|passwords?)|2fa|mfa codes?|(?:git|cloud|database|login|user'?s?) credentials|connection strings?|master password|passwords? (?:manager|store)|bank details|medical records?)\b",
         r"\b(?:mots? de passe|passworter|kennworter|zugangsdaten|contrasenas|credenciales|senhas)\b|(?:密码|密钥|私钥|凭证|令牌|парол|ключ\w* доступа|パスワード|秘密鍵|비밀번호)",
     ],
     /// What only payments and offices need.
     Personal: [
-        r"\b(?:(?:credit|debit|payment|bank) ?cards?(?: numbers?| details)?|card[ _]?numbers?|cvv|cvc|social security(?: numbers?)?|ssn|mother'?s maiden|online banking pin|card pin)\b",
+        r"^card number|\b(?:(?:credit|debit|bank) ?card (?:numbers?|details)|payment card|cvv|cvc|social security(?: numbers?)?|ssn|mother'?s maiden|online banking pin|card pin)\b",
     ],
     /// To hand over.
     Sending: [
@@ -232,7 +281,7 @@ concepts! {
 /// Words after which a quotation is an example of something.
 static EXAMPLES: LazyLock<Regex> = LazyLock::new(|| {
     compiled(
-        r"\b(?:such as|for example|for instance|e\.g\.|phrases?|sentences?|wording|words?|strings?|patterns?|attempts?|examples?|like|say|says|saying|detect\w*|finds?|flags?|scans?|lints?|matches|etwa|zum beispiel|z\. ?b\.|satz|satze|wie|par exemple|comme|phrase|por ejemplo|como|frases?|ad esempio|per esempio|например|фраз\w*|типа)\b|(?:例如|比如|诸如|如|短语|例えば|などの|예를 들어)",
+        r"\b(?:such as|for example|for instance|e\.g\.|phrases?|sentences?|wording|words?|strings?|patterns?|attempts?|examples?|like|say|says|saying|style of|kind of|jailbreaks?|injections?|inputs?|detect\w*|finds?|flags?|scans?|lints?|matches|etwa|zum beispiel|z\. ?b\.|satz|satze|wie|par exemple|comme|phrase|por ejemplo|como|frases?|ad esempio|per esempio|например|фраз\w*|типа)\b|(?:例如|比如|诸如|如|短语|例えば|などの|예를 들어)",
     )
 });
 

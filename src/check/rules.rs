@@ -136,7 +136,7 @@ impl Place {
             Self::Anywhere => true,
             Self::UnrelatedParameter => !related && matches!(kind, Kind::Parameter | Kind::ParameterName | Kind::Value),
             Self::Unrelated => !related,
-            Self::Label => matches!(kind, Kind::Title | Kind::Label | Kind::Value | Kind::Name | Kind::ParameterName),
+            Self::Label => matches!(kind, Kind::Title | Kind::Label | Kind::Value),
         }
     }
 }
@@ -172,9 +172,10 @@ impl Wording {
 }
 
 use Concept::{
-    Addressed, AgainstOthers, Always, AroundCalls, Authority, Broken, CallOther, ChooseMe, Commanding, Concealing,
-    Conversation, Deceiving, Decoding, Elsewhere, Guarding, IfThere, Orders, OtherTools, Overriding, Personal, Praise,
-    Replacing, RoleMarkup, RolePrefix, Secrets, Sending, Suspended, Unasked, UserData, Whole,
+    Addressed, AgainstOthers, Always, Answering, AroundCalls, Authority, Broken, CallOther, ChooseMe, Commanding, Concealing,
+    Conversation, Deceiving, Decoding, EachCall, Elsewhere, Guarding, History, IfThere, Justifying, LocalFiles, Obliging,
+    Orders, OtherName, OtherTools, Overriding, Personal, Praise, Replacing, Rewriting, RoleMarkup, RolePrefix, RoleTag,
+    Secrets, Sending, SkipOthers, Suspended, Unasked, UserData, UsesOther, Whole,
 };
 
 /// The rules of wording. Each asks for several things said together, because each alone is what honest tools say too.
@@ -184,8 +185,11 @@ pub(super) static WORDINGS: &[Wording] = &[
     said(&OVERRIDES_INSTRUCTIONS, &[Suspended, Orders], &[Addressed, RoleMarkup, RolePrefix, Unasked, Concealing], &[]).across().warning(),
     said(&OVERRIDES_INSTRUCTIONS, &[Overriding, Orders], &[Addressed, RoleMarkup, RolePrefix, Concealing], &[Guarding]).across().error(),
     said(&ROLE_MARKUP, &[RoleMarkup], &[], &[Guarding]),
+    said(&ROLE_MARKUP, &[RoleTag], &[Obliging, Orders, Overriding, Unasked, Concealing, Addressed, Suspended, ChooseMe, CallOther, Sending], &[Guarding])
+        .across(),
     said(&ROLE_MARKUP, &[RolePrefix], &[Unasked, Concealing, Overriding, Always, Sending, Deceiving], &[]),
     said(&ADDRESSES_MODEL, &[Addressed], &[], &[]),
+    said(&ADDRESSES_MODEL, &[Answering], &[Obliging, Always, Unasked, Concealing, Overriding, Elsewhere], &[]),
     said(&CONCEALS, &[Concealing], &[], &[]),
     said(&CONCEALS, &[Deceiving, Unasked], &[], &[]),
     said(&INSTRUCTS_IN_VALUE, &[], &[Overriding, Deceiving, Unasked, Addressed, RolePrefix], &[]).at(Place::Label),
@@ -195,16 +199,27 @@ pub(super) static WORDINGS: &[Wording] = &[
     said(&STEERS_OTHER_TOOLS, &[Replacing, OtherTools], &[], &[]),
     said(&STEERS_OTHER_TOOLS, &[IfThere], &[Sending, CallOther, Always], &[]),
     said(&STEERS_OTHER_TOOLS, &[CallOther], &[], &[]),
+    said(&STEERS_OTHER_TOOLS, &[UsesOther], &[Obliging, Unasked, Concealing], &[]),
+    said(&STEERS_OTHER_TOOLS, &[UsesOther, Whole, Secrets], &[], &[]),
+    said(&STEERS_OTHER_TOOLS, &[AroundCalls, OtherTools], &[], &[]),
+    said(&STEERS_OTHER_TOOLS, &[SkipOthers], &[], &[]),
+    said(&STEERS_OTHER_TOOLS, &[EachCall, Obliging], &[OtherTools, OtherName], &[]),
+    said(&STEERS_OTHER_TOOLS, &[Rewriting, Obliging, OtherName], &[], &[]),
+    said(&STEERS_OTHER_TOOLS, &[Rewriting, Obliging, OtherTools], &[], &[]),
     // Exfiltration.
     said(&ASKS_FOR_CONVERSATION, &[Conversation, Whole], &[], &[]).at(Place::UnrelatedParameter),
     said(&ASKS_FOR_CONVERSATION, &[Conversation, Whole, Sending], &[], &[]).at(Place::Unrelated),
+    said(&ASKS_FOR_CONVERSATION, &[History], &[], &[]).at(Place::UnrelatedParameter),
+    said(&ASKS_FOR_CONVERSATION, &[Conversation, Justifying], &[], &[]).at(Place::UnrelatedParameter),
+    said(&ASKS_FOR_SECRETS, &[LocalFiles], &[], &[]).at(Place::UnrelatedParameter),
     said(&ASKS_FOR_SECRETS, &[Secrets], &[], &[]).at(Place::UnrelatedParameter),
     said(&ASKS_FOR_SECRETS, &[Secrets, Sending], &[], &[]).at(Place::Unrelated),
     said(&ASKS_FOR_SECRETS, &[Personal], &[], &[]).at(Place::UnrelatedParameter),
     said(&SENDS_ELSEWHERE, &[Sending, Elsewhere, UserData], &[Always, Unasked, Concealing, Whole], &[]),
     // Manipulation of the selection.
     said(&PROMOTES_ITSELF, &[ChooseMe], &[Always, Praise, OtherTools, Replacing], &[]),
-    said(&PROMOTES_ITSELF, &[Praise, ChooseMe], &[], &[]).across(),
+    said(&PROMOTES_ITSELF, &[Praise], &[ChooseMe, SkipOthers, AgainstOthers], &[]).across(),
+    said(&PROMOTES_ITSELF, &[Praise, OtherTools], &[], &[]),
     said(&PROMOTES_ITSELF, &[Authority], &[Praise, ChooseMe, Always], &[]).across(),
     said(&PROMOTES_ITSELF, &[ChooseMe], &[], &[]).at(Place::Label),
     // Hidden orders.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
-use regex::RegexSet;
+use regex::{Regex, RegexSet};
 
 use super::Found;
 use super::fold::{fold, words};
@@ -27,6 +27,8 @@ const LEAST_REPEATS: usize = 6;
 const REPEATED_SHARE: f64 = 0.2;
 /// The longest text whose words are counted, in words.
 const MOST_COUNTED: usize = 400;
+/// Fewer search terms are a hint.
+const LEAST_TERMS: usize = 8;
 /// As many tags of praise praise the tool.
 const LEAST_PRAISING: usize = 2;
 
@@ -135,9 +137,11 @@ fn stuffed(text: &Text<'_>, found: &mut Vec<Found>) {
     let subjects = if text.kind == Kind::Parameter { 0 } else { SUBJECTS.matches(&folded).iter().count() };
     let message = if parts > least {
         format!("the {what} is a list of {parts} parts")
+    } else if let Some(parts) = search_terms(&folded) {
+        format!("the {what} lists {parts} search terms")
     } else if subjects > MOST_SUBJECTS && folded.len() < 2_000 {
         format!("the {what} names {subjects} unlike subjects")
-    } else if let Some((word, count)) = repeated(&folded) {
+    } else if let Some((word, count)) = repeated(&folded).filter(|_| text.kind != Kind::Parameter) {
         format!("the {what} has the word {:?} {count} times", super::shown(&word))
     } else {
         return;
@@ -145,6 +149,17 @@ fn stuffed(text: &Text<'_>, found: &mut Vec<Found>) {
     if found.iter().all(|other| other.rule != &KEYWORD_STUFFING || other.pointer != text.pointer) {
         found.push(Found { message, ..Found::new(&KEYWORD_STUFFING, &text.pointer, text.text) });
     }
+}
+
+/// How many terms stand behind `keywords:` and the like, where they are many.
+fn search_terms(folded: &str) -> Option<usize> {
+    static TERMS: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"(?:keywords?|seo|search terms|related (?:searches|terms|queries)|hashtags|synonyms|also (?:found|known|searched) (?:as|for|by|under)|schlagworter|mots[- ]cles|palabras clave|关键词)(?: [a-z]+)? ?[:：]")
+            .expect("a test compiles it")
+    });
+    let end = TERMS.find(folded)?.end();
+    let parts = folded[end..].split([',', '|', ';', '、', '，', '/']).filter(|part| !part.trim().is_empty()).count();
+    (parts >= LEAST_TERMS).then_some(parts)
 }
 
 /// A word that a short text repeats for its own sake. In scripts without blanks pairs of characters stand for words.

@@ -19,7 +19,7 @@ const MAX_TEXT_BYTES: usize = 1 << 20;
 /// Words of purposes that need secrets, in folded text.
 static NEEDS_SECRETS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:ssh|key|secret|credential|env|aws|s3|cloud|git|deploy|config|vault|leak|scan|log.?in|log.?on|sign.?(?:in|up)|auth|token|password|passw|encrypt|decrypt|crypt|wallet|mnemonic|account|session|cert|kube|docker|server|host|database|connect|registry|publish|install|user|register|api|oauth|identity|protect|unlock|security|wifi|ftp|smtp|mail|schlussel|zugang|kennwort|passwort|secret|密|登录|парол)",
+        r"(?:ssh|clipboard|browser|cookie|contact|histor|otp|2fa|mfa|key|secret|credential|env|aws|s3|cloud|git|deploy|config|vault|leak|scan|log.?in|log.?on|sign.?(?:in|up)|auth|token|password|passw|encrypt|decrypt|crypt|wallet|mnemonic|account|session|cert|kube|docker|server|host|database|connect|registry|publish|install|user|register|api|oauth|identity|protect|unlock|security|wifi|ftp|smtp|mail|schlussel|zugang|kennwort|passwort|secret|密|登录|парол)",
     )
 });
 
@@ -27,6 +27,13 @@ static NEEDS_SECRETS: LazyLock<Regex> = LazyLock::new(|| {
 static NEEDS_CONVERSATION: LazyLock<Regex> = LazyLock::new(|| {
     regex(
         r"(?:chat|convers|messag|dialog|transcri|prompt|memor|thread|mail|sms|forum|comment|history|assistant|agent|llm|model|complet|generat|answer|reply|respond|summar|gpt|bot|slack|discord|telegram|inbox|session|talk|speech|nachricht|gesprach|mensaje|conversa|historial|消息|对话|聊天|сообщ|диалог|чат)",
+    )
+});
+
+/// Words of purposes that need files.
+static NEEDS_FILES: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?:file|folder|director|document|project|repo|code|upload|sync|backup|workspace|disk|storage|archive|text|search|index|note|tab|read|write|edit|diff|commit|analy|review|datei|fichier|archivo|文件)",
     )
 });
 
@@ -82,6 +89,7 @@ struct Purpose {
     secrets: bool,
     conversation: bool,
     personal: bool,
+    files: bool,
 }
 
 fn purpose(tool: &Tool) -> Purpose {
@@ -92,6 +100,7 @@ fn purpose(tool: &Tool) -> Purpose {
         secrets: NEEDS_SECRETS.is_match(&text),
         conversation: NEEDS_CONVERSATION.is_match(&text),
         personal: NEEDS_PERSONAL.is_match(&text),
+        files: NEEDS_FILES.is_match(&text),
     }
 }
 
@@ -99,7 +108,8 @@ impl Purpose {
     /// Whether what `concepts` ask for belongs to it.
     fn covers(&self, concepts: Concepts) -> bool {
         (self.secrets || !concepts.has_any(Concepts::all(&[Concept::Secrets])))
-            && (self.conversation || !concepts.has_any(Concepts::all(&[Concept::Conversation])))
+            && (self.conversation || !concepts.has_any(Concepts::all(&[Concept::Conversation, Concept::History])))
+            && (self.files || !concepts.has_any(Concepts::all(&[Concept::LocalFiles])))
             && (self.personal || !concepts.has_any(Concepts::all(&[Concept::Personal])))
     }
 }

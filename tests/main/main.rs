@@ -14,6 +14,9 @@ mod evaluating;
 // Who may take a name: conflicts, trust, aliases of the operator, look-alikes.
 #[cfg(feature = "cli")]
 mod aliases;
+// What is found in hostile catalogs, and what is not in honest ones.
+#[cfg(feature = "cli")]
+mod checking;
 // What names mean.
 #[cfg(feature = "cli")]
 mod naming;
