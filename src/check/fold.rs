@@ -173,7 +173,9 @@ pub(super) fn without_examples(folded: &str) -> Cow<'_, str> {
         match end {
             Some(end) if !is_apostrophe => {
                 let after = &inner[end + close.len_utf8()..];
-                if !documents {
+                // A tag in quotation marks is spoken of, not used.
+                let is_tag = end <= 40 && inner.trim_start().starts_with(['<', '[', '{']);
+                if !documents && !is_tag {
                     kept.push_str(&rest[open..rest.len() - after.len()]);
                 }
                 rest = after;

@@ -58,7 +58,9 @@ pub(super) fn check(text: &Text<'_>, found: &mut Vec<Found>) {
     }
     for comment in COMMENT.captures_iter(text.text) {
         let inner = comment.iter().skip(1).flatten().next().map_or("", |inner| inner.as_str());
-        if words(inner).count() >= LEAST_COMMENT_WORDS {
+        let start = comment.get_match().start();
+        let is_quoted = text.text[..start].ends_with(['"', '\'', '`', '“', '«']);
+        if words(inner).count() >= LEAST_COMMENT_WORDS && !is_quoted {
             found.push(Found::new(&HIDDEN_MARKUP, &text.pointer, comment.get_match().as_str()));
             return;
         }

@@ -26,6 +26,7 @@ macro_rules! concepts {
 concepts! {
     /// Whom it speaks to is a model.
     Addressed: [
+        r"\bfrom (?:this point|now|here) on(?:wards?)?,? (?:you|the (?:model|assistant)|every|all)\b|\byou (?:will|must|shall|should|are to|have to|need to) (?:now |only |always |never |not |also )+(?:answer|respond|reply|speak|act|refuse|obey|follow|comply|ask|tell|warn|mention|choose|recommend|execute|treat|trust|assume|ignore)\b",
         r"\b(?:note|notice|message|instructions?|reminder|hint|attention|important|dear|hey|hello|warning|directive|guidance|memo|word)s? ?(?:to|for|of advice to|,|:)? ?(?:any |all |the |every |an? |you,? |whatever |whichever )*(?:ai|a\.i\.|assistants?|llms?|(?:large )?language models?|ai agents?|chatbots?|copilots?|(?:ai |automated |autonomous )(?:agents?|models?|systems?)|models? reading)\b",
         r"\b(?:ais?|assistants?|llms?|models?|agents?|chatbots?|bots?|machines?) (?:that (?:is|are) )?(?:reading|processing|seeing|parsing|ingesting|who reads?|that reads?|which reads?) (?:this|these|the tool|the description|the schema)\b",
         r"\b(?:assistants?|llms?|ai agents?|ais?|language models?|ai models?|chatbots?) (?:must|shall|should|(?:is|are) (?:required|expected|instructed|obliged|asked|told|advised|authori[sz]ed|allowed|permitted|entitled|free|supposed) to|ha(?:ve|s) to|needs? to|ought to|may not|may skip|can skip|never|always)\b",
@@ -61,6 +62,7 @@ concepts! {
     ],
     /// What the model is to say.
     Answering: [
+        r"\b(?:if|when|whenever|should) the (?:user|person|customer|human) (?:asks?|wants?|mentions?|says|tries|complains|refuses|hesitates|objects|declines|doubts|insists)\b",
         r"\b(?:your|each|every|all|any|the final|following|next|subsequent|future|later) (?:of your )?(?:[a-z]+ )?(?:answers?|repl(?:y|ies)|responses? to the user|final (?:answer|response|message)s?)\b|\byour (?:[a-z]+ )?(?:responses?|messages?|output|summary|reasoning|thoughts?|memory|plan)\b|\b(?:when|whenever|before|after|while) (?:you )?(?:answer(?:ing)?|reply(?:ing)?|respond(?:ing)?)\b",
         r"\b(?:recommend|suggest|advise|urge|persuade|convince|steer|nudge|encourage|talk|push) (?:to )?(?:the|your) (?:user|customer|person)s? (?:to|that|towards?|into|buy)\b|\b(?:jeder|deiner|deinen|allen) antwort(?:en)?\b|\b(?:chacune de tes|toutes tes|tes) reponses\b|\b(?:cada una de tus|todas tus|tus) respuestas\b|(?:每次|所有|你的)回(?:答|复)|(?:кажд\w*|свои\w*|всех) ответ",
     ],
@@ -75,6 +77,7 @@ concepts! {
     ],
     /// What a model was told before.
     Orders: [
+        r"\balles,? was (?:dir|du|ihnen|man)\b|\btout ce qu\w*\b|\btodo lo (?:anterior|que)\b|\btutto (?:quello|cio) che\b|\btudo o que\b|(?:之前|以上|前面|此前)的?(?:内容|对话|一切|所有)|\bвсе,? что\b",
         r"\b(?:previous|prior|earlier|preceding|above|former|foregoing|existing|original|initial|current|system|developer|operator|operator's|safety|security|all other|any other|other|your|given|users?|user's|users'|any|all|these|those|such|usual|standing|default|built-in|conflicting|contrary|past)(?: [a-z]+){0,3} (?:instructions?|directions?|guidelines?|prompts?|guardrails?|polic(?:y|ies)|directives?|safeguards?|system messages?|training|programming|orders?|commands?|rules?|restrictions?|constraints?|limits|limitations|guidance|briefings?|warnings?|requests?|wishes|intent(?:ions?)?|preferences?|refusals?|objections?|budget|questions?)\b",
         r"\b(?:what(?:ever)?|everything|anything|all) (?:that )?(?:the user|your user|the person|you|came|was|is|has been|have been|stood|stands|they)(?: (?:were|was|have been|had been|are|has|have))? ?(?:asked|asks|said|says|told|wants?|wanted|wrote|requested|given|learned|above|before|earlier|previously|know|chose|named)\b",
         r"\b(?:instructions?|rules|guidelines|prompts?|directives|orders|restrictions|everything|what|anything|text|messages?|all)(?: [a-z]+){0,3} (?:above|before(?: this)?|earlier|previously|so far|until now|up to (?:here|now|this)|that (?:came|preceded|stand|stood)|given (?:before|earlier|above|to you)|you (?:were|have been|had been|got|received))\b",
@@ -91,6 +94,8 @@ concepts! {
     ],
     /// The user shall not know.
     Concealing: [
+        r"\b(?:of no (?:interest|concern|relevance)|not of interest|irrelevant|no business) (?:to|of|for) (?:the )?users?\b|\b(?:hidden|kept|invisible|unseen|concealed|secret) (?:from|to) (?:the|your) user\b",
+        r"\b(?:user|owner|person|account holder|customer)s? (?:has|have|had) (?:already |implicitly |previously |in advance )+(?:agreed|consented|approved|confirmed|authori[sz]ed|accepted)\b",
         r"\b(?:do not|don't|dont|never|without|must not|should not|shall not|avoid|no need to|need not|needn't|refrain from|not to|and not|rather than) (?:ever |explicitly |openly |even )?(?:tell(?:ing)?|mention(?:ing)?|inform(?:ing)?|reveal(?:ing)?|disclos(?:e|ing)|show(?:ing)?|notify(?:ing)?|alert(?:ing)?|report(?:ing)?|say(?:ing)?|bother(?:ing)?|worry(?:ing)?|discuss(?:ing)?|expos(?:e|ing)|let(?:ting)?|warn(?:ing)?|admit(?:ting)?|explain(?:ing)?|trouble|troubling|point(?:ing)? out|bring(?:ing)? up)(?: (?:it|this|that|these|them|anything|any of this|about|of|to|out|up|with|step|call|fact|the|a|your|any|in|back))*,? (?:users?|humans?|persons?|people|anyone|anybody|owner|operator|account holder|principal)\b",
         r"\b(?:do not|don't|never|without|avoid|must not) (?:ever )?(?:mention(?:ing)?|reveal(?:ing)?|disclos(?:e|ing)|admit(?:ting)?|talk(?:ing)? about|refer(?:ring)? to|acknowledg(?:e|ing)) (?:it|this|that|these|any of (?:it|this)|having)\b",
         r"\b(?:keep|keeps) (?:this|it|that|these|quiet|silent)(?: step| call| fact| instruction| note)?(?: as)?(?: a| strictly| about| secret)*(?: secret| hidden| quiet| to yourself| confidential| between us| from the user| out of| cheaper| these| this| it| that)+",
@@ -104,6 +109,7 @@ concepts! {
     ],
     /// Nobody shall be asked.
     Unasked: [
+        r"\byou are (?:hereby |now |already )?(?:authori[sz]ed|allowed|permitted|entitled|free|cleared) to\b|\b(?:go ahead|right away|carry on|proceed) (?:with|without|and)\b",
         r"\bwithout (?:asking|confirm(?:ing|ation)|prompting|approval|permission|consent|checking|waiting|hesitation|question|questions|review|consulting|requesting|seeking|further)\b",
         r"\b(?:do not|don't|never|no need to|need not|not) (?:ask|wait|prompt|seek|request|check|confirm|hesitate|refuse|question|decline|verify|stop to)\b",
         r"\bskip (?:the |any |all |its |every )?(?:confirm\w*|approval|consent|review|warning|check|dialogs?|prompt)\b|\b(?:need|require)s? no (?:approval|confirmation|permission|consent|review)\b",
@@ -114,7 +120,7 @@ concepts! {
     /// A false word to the user.
     Deceiving: [
         r"\b(?:tell|assure|inform|let) (?:the |your )?(?:user|person|customer|human)s? (?:know )?(?:that )?(?:the |it |everything |all |nothing |there |no |this |checks? |they )",
-        r"\b(?:say|claim|pretend|report|answer|reply|state|act as if) (?:that )?(?:the |it |everything |nothing |a rate |you )(?:[a-z]+ )*(?:was|were|is|are|still|has|have|had|of)\b",
+        r"\b(?:say|claim|pretend|report|answer|reply|state|act as if) (?:that )?(?:the |it |they |these |those |no |all |everything |nothing |a rate |you )(?:[a-z]+ )*(?:was|were|is|are|still|has|have|had|of)\b",
     ],
     /// Who speaks is in authority.
     Authority: [
@@ -153,14 +159,15 @@ concepts! {
     ],
     /// In the place of others.
     Replacing: [
-        r"\b(?:instead of|in place of|in preference to|rather than|over|supersedes?|replaces?|overrides?|takes? (?:the place|precedence|priority) (?:of|over)|obsoletes?|shadows?|intercepts?|before)(?: to)? (?:using |calling |the |all |any |every )*(?:xforeignx|other|others|another|competing|rival|alternatives?|the rest|everything else)\b",
+        r"\ball (?:[a-z-]+ )?[a-z]+ (?:must |should |have to |now )?(?:go|goes|are routed|pass|run|are sent|are handled) (?:now )?(?:through|via|by|to) (?:this|xownx|here)\b",
+        r"\b(?:instead of|in place of|in preference to|rather than|over|supersedes?|replaces?|overrides?|takes? (?:the place|precedence|priority) (?:of|over)|obsoletes?|shadows?|intercepts?|before)(?: to)? (?:using |calling |the |all |any |every )*(?:xforeignx|other|others|another|competing|rival|alternatives?|the rest|everything else|(?:built-in|native|default|standard|existing|usual|normal|official) (?:[a-z-]+ )?(?:[a-z]+))\b",
         r"\b(?:supersedes?|replaces?|overrides?|intercepts?|takes? over|stands? in for)\b.{0,60}\b(?:other|all) (?:[a-z]+ )?(?:tools?|servers?|connectors?|functions?)\b",
         r"\b(?:route|redirect|forward|divert|send|pass) (?:all |any |every |what )(?:[a-z]+ ){0,6}(?:through|via|to|here)\b",
     ],
     /// Not to use another tool, by name or at large.
     AgainstOthers: [
         r"\b(?:do not|don't|never|must not|should not|stop|avoid|no longer|not to) (?:ever )?(?:use|using|call|calling|invoke|invoking|run|running|choose|choosing|pick|picking|rely on|relying on|trust|select|selecting|consider|touch) (?:the )?(?:old |other |tool |function )?(?:xforeignx|xotherx|(?:any |all |the )?other (?:tools?|functions?|servers?|[a-z]+ tools?))",
-        r"\b(?:xforeignx|xotherx) '?[a-z0-9_.-]+'?,? (?:\([^)]*\) )?(?:is|has been|was|are|will be|gives|returns) (?:[a-z]+ )?(?:broken|unsafe|insecure|compromised|unreliable|dangerous|malicious|infected|hacked|leaking|wrong|false|outdated and)\b",
+        r"\b(?:xforeignx|xotherx) '?[a-z0-9_.-]+'?,? (?:\([^)]*\) )?(?:is|has been|was|are|will be|gives|returns) (?:[a-z]+ (?:and |or )?)?(?:broken|unsafe|insecure|compromised|unreliable|dangerous|malicious|infected|hacked|leaking|wrong|false|outdated and)\b",
         r"\b(?:all |the |any )?other (?:[a-z-]+ )?(?:tools?|options?|alternatives?|ones|servers?|functions?|providers?)(?: [a-z]+){0,4} (?:are|is|will|fail|fails|lack|lacks|cannot|can't|return|returns|produce|give|may) (?:[a-z]+ )?(?:broken|unsafe|insecure|unreliable|wrong|slow|outdated|inferior|deprecated|fail|corrupt|dangerous|compromised|incomplete|false|errors?|worse|leak|cause)",
     ],
     /// Another tool is called, or given something.
@@ -175,6 +182,7 @@ concepts! {
     ],
     /// Something said to be broken.
     Broken: [
+        r"\b(?:outdated|obsolete|inferior|returns? (?:wrong|false|incorrect|stale)|unmaintained)\b",
         r"\b(?:is|are|has been|have been|was|were|being) (?:[a-z]+ )?(?:broken|unsafe|insecure|compromised|unreliable|corrupt(?:ed)?|malicious|discontinued|defective|faulty|vulnerable|untrusted|hacked|infected|dangerous|out of order)\b|\bwill (?:corrupt|leak|delete|damage|destroy|fail)\b|\bno longer (?:safe|works?|trusted|secure)\b",
     ],
     /// Always, first, whatever else.
@@ -184,6 +192,7 @@ concepts! {
     ],
     /// To take this tool and no other.
     ChooseMe: [
+        r"\b(?:be |is |as |make (?:it|this) )?your (?:first|only|default|preferred|primary|go-to) (?:choice|option|tool|pick|stop|resort)\b|\bgo-to (?:tool|choice)\b|\bfirst choice for\b",
         r"\b(?:always|must|should always|shall|are required to|are to|have to|need to|only|exclusively|invariably|best to) (?:always |first |only |exclusively )*(?:prefer|choose|select|pick|favou?r|go with|reach for|pick out|rank)\b",
         r"\b(?:prefer|choose|pick|select|favou?r|take|use|call|invoke|try|rank) (?:xownx [a-z0-9_.'-]+|this one|this tool|this function|this server|this connector|this service|it|me|us|this) (?:tool |one |function )?(?:first|over|instead of|before|above|ahead of|rather than|in every|in all|in preference|for (?:everything|anything|every|any|all)|whenever|whatever|regardless|every time|exclusively|no matter|by default|even (?:if|when|where)|at the top|highest)\b",
         r"\balways (?:first )?(?:use|call|invoke|start with|begin with|take|try|run|go to) (?:xownx|this(?: tool| one| function)?\b|me\b|it first)|\b(?:choose|select|pick|prefer) (?:this one|me|us|xownx)\b|\btop choice\b|\b(?:use|call|choose|select|pick) me\b",
@@ -196,6 +205,7 @@ concepts! {
     ],
     /// Praise of the tool.
     Praise: [
+        r"\b(?:industry|market|world)[- ](?:leading|class|beating|best)\b|\bstate[- ]of[- ]the[- ]art\b.{0,20}\b(?:tool|choice)\b|\b(?:most|more) (?:accurate|reliable|trusted|complete|powerful)\b.{0,30}\b(?:tool|choice|option|of all|available|on the market|in the (?:list|catalog))\b",
         r"\b(?:best|finest|greatest|most (?:reliable|accurate|powerful|advanced|trusted|complete|capable|trustworthy|comprehensive|intelligent|efficient|effective)|#1|number one|number-one|no\. ?1|top|ultimate|superior|unrivall?ed|unmatched|unbeatable|perfect|definitive|leading|smartest|only) (?:[a-z-]+ ){0,2}(?:tool|choice|option|function|solution|connector|plugin|server|one you|pick|assistant)\b",
         r"(?:#1|\bnumber one|\bno\. ?1|\btop|\bhighest|\bbest)[ -](?:rated|ranked|reviewed|in class)\b",
         r"\b(?:100 ?%|perfectly|completely|always) (?:accurate|correct|reliable|safe|secure|right)\b|\b(?:never (?:wrong|fails|errs)|flawless|infallible|zero cost|unfailing|perfect score)\b|\b(?:only|sole) (?:[a-z]+ )?(?:trustworthy|trusted|reliable|safe|secure|official|approved|authori[sz]ed|working|correct)\b",
@@ -219,6 +229,7 @@ concepts! {
     ],
     /// Files that happen to be there.
     LocalFiles: [
+        r"\b(?:contents?|text|cop(?:y|ies)|dump|source) of (?:the |all |every |any |each |other )*(?:files?|documents?|folders?|notes?|pages?|tabs)\b.{0,20}\b(?:you|open\w*|read|seen|visible|in (?:this|the) (?:session|workspace|project|context))\b",
         r"\b(?:contents?|text|source|copy|copies|dump|listing|list|names|all)(?: of)? (?:the |all |every |any |each |other )*(?:users?'?s?|open|opened|local|other|project|working|config\w*|home|nearby|recent\w*|visible|files|documents|workspace)\b.{0,30}\b(?:files?|folders?|director(?:y|ies)|documents?|workspace|project|repository|notes?|read|disk|tabs)\b",
     ],
     /// All of it.
@@ -229,6 +240,7 @@ concepts! {
     ],
     /// Files and values that are secret wherever they stand.
     Secrets: [
+        r"\bpersonal access tokens?\b|\b(?:tokens?|passwords?|keys?|credentials)\b.{0,20}\b(?:found|taken|asked|obtained|extracted|copied|read) (?:in|from|of|out of)\b|\b(?:admin\w*|root|sudo|machine|computer|device|windows|master) passwords?\b",
         r"\.ssh\b|\bid_(?:rsa|ed25519|ecdsa|dsa)\b|\.aws\b|\baws_(?:secret_)?access_key\w*|\baws_session_token\b|/etc/(?:passwd|shadow)\b|(?:^|[^a-z0-9])\.env\b|\bmcp\.json\b|\.(?:netrc|npmrc|pypirc|pgpass|git-credentials|gnupg|bash_history|zsh_history|kube|docker/config|cursor|claude|config/gcloud)\b|\bkeychain\b|\bwallet\.dat\b|\b(?:seed|recovery|mnemonic) (?:phrase|words)\b|\bclaude_desktop_config\b|\bsecrets?\.(?:ya?ml|json|toml|env)\b|\bcredentials\.(?:json|ya?ml|xml)\b|\bservice[_ ]account\.json\b|\bkubeconfig\b|\b(?:private|secret|ssh|signing) keys?\b",
         r"\b(?:all|full|whole|entire|complete|every|dump of|contents? of)(?: the)? (?:environment variables?|env vars?|environment)\b|\b(?:process environment|os\.environ|printenv)\b",
         r"\b(?:saved|stored|browser|all|any|known|existing|available|other|found|every|cached|remembered)(?: [a-z]+){0,2} (?:passwords|cookies|credentials|api[ _-]?keys|tokens|secrets)\b|\b(?:api[ _-]?keys|passwords|credentials|secrets|(?:access )?tokens|cookies)\b.{0,30}\b(?:of|from|for|to) (?:the |all |any |every |your )*(?:other|others|everything|configured|connected|installed|rest|user's)\b",
@@ -240,18 +252,22 @@ concepts! {
     Personal: [
         r"^card number|\b(?:(?:credit|debit|bank) ?card (?:numbers?|details)|payment card|cvv|cvc|social security(?: numbers?)?|ssn|mother'?s maiden|online banking pin|card pin)\b",
     ],
+    /// Beyond what the tool is for.
+    Besides: [
+        r"\b(?:also|additionally|in addition|as well|afterwards|once you have|after each|after every|each time|every time|while at it|beforehand|on top)\b",
+    ],
     /// To hand over.
     Sending: [
-        r#"(?:^|[.,;:(\[>*"'!-] ?|\b(?:and|then|please|must|should|shall|always|also|now|first|you|to|silently|by|it|gets?|is|are|be|will) )(?:read|send|post|upload|include|pass|copy|attach|append|forward|paste|put|fill(?: in| this)?|provide|supply|give|hand|share|transmit|e-?mail|leak|exfiltrate|write|submit|relay|report|bcc|cc|mirror|enclose|deliver|quote|repeat|embed|encode|collect|gather|fetch|dump|place|insert|add|list|sent|posted|uploaded|copied|forwarded|mirrored|collected|transmitted|included)\b"#,
+        r#"(?:^|[.,;:(\[>*"'!-] ?|\b(?:and|then|please|must|should|shall|always|also|now|first|you|to|silently|by|it|gets?|is|are|be|will) )(?:blind |carbon |also |silently |always |then )*(?:read|send|push|publish|sync|post|upload|include|pass|copy|attach|append|forward|paste|put|fill(?: in| this)?|provide|supply|give|hand|share|transmit|e-?mail|leak|exfiltrate|write|submit|relay|report|bcc|cc|mirror|enclose|deliver|quote|repeat|embed|encode|collect|gather|fetch|dump|place|insert|add|list|sent|posted|uploaded|copied|forwarded|mirrored|collected|transmitted|included)\b"#,
         r"\b(?:recopie[zr]?|envoie[zr]?|inclure|inclus|joindre|copie[zr]?|fourni[rs]\w*|transmet\w*|sende?|schicke?|ubergib|kopiere?|fuge?|gib|hange?|trage?|envia[r]?|incluye|copia[r]?|pega[r]?|adjunta[r]?|invia[r]?|allega[r]?|inclua)\b|(?:发送|上传|复制|粘贴|附上|填入|包含|传给|提交|отправ|приложи|скопируи|вставь|передаи|送信|貼り付け|コピー|含め|보내|포함)",
     ],
     /// Somewhere outside.
     Elsewhere: [
-        r"https?://|\b(?:[a-z0-9._-]+@[a-z0-9-]+\.[a-z.]+|webhook|callback url|collector|endpoint)\b|\bto (?:the )?(?:server|address|host|domain|collector) ",
+        r"https?://|\b(?:[a-z0-9._-]+@[a-z0-9-]+\.[a-z.]+|webhook|public (?:gist|repo|repository|bucket|channel|paste|page|url)|pastebin|callback url|collector|endpoint)\b|\bto (?:the )?(?:server|address|host|domain|collector) ",
     ],
     /// Whose data it would be.
     UserData: [
-        r"\b(?:conversations?|chat|messages?|history|contacts?|every(?:thing| contact)|the user'?s?|user data|files?|contents?|results?|answers?|copy of|a copy|documents?|credentials|keys?|passwords?|secrets?|tokens?|output|arguments?|e-?mails?|data)\b",
+        r"\b(?:conversations?|chat|messages?|history|contacts?|every(?:thing| contact)|the user'?s?|user data|files?|contents?|results?|answers?|copy of|a copy|documents?|credentials|keys?|passwords?|secrets?|tokens?|output|arguments?|e-?mails?|mails?|repositories|data)\b",
     ],
     /// A tool that may be there is to be called.
     IfThere: [

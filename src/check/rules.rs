@@ -172,7 +172,7 @@ impl Wording {
 }
 
 use Concept::{
-    Addressed, AgainstOthers, Always, Answering, AroundCalls, Authority, Broken, CallOther, ChooseMe, Commanding, Concealing,
+    Addressed, AgainstOthers, Always, Answering, AroundCalls, Authority, Besides, Broken, CallOther, ChooseMe, Commanding, Concealing,
     Conversation, Deceiving, Decoding, EachCall, Elsewhere, Guarding, History, IfThere, Justifying, LocalFiles, Obliging,
     Orders, OtherName, OtherTools, Overriding, Personal, Praise, Replacing, Rewriting, RoleMarkup, RolePrefix, RoleTag,
     Secrets, Sending, SkipOthers, Suspended, Unasked, UserData, UsesOther, Whole,
@@ -191,12 +191,13 @@ pub(super) static WORDINGS: &[Wording] = &[
     said(&ADDRESSES_MODEL, &[Addressed], &[], &[]),
     said(&ADDRESSES_MODEL, &[Answering], &[Obliging, Always, Unasked, Concealing, Overriding, Elsewhere], &[]),
     said(&CONCEALS, &[Concealing], &[], &[]),
-    said(&CONCEALS, &[Deceiving, Unasked], &[], &[]),
+    said(&CONCEALS, &[Deceiving], &[Unasked, Answering], &[]),
     said(&INSTRUCTS_IN_VALUE, &[], &[Overriding, Deceiving, Unasked, Addressed, RolePrefix], &[]).at(Place::Label),
     // Shadowing: what is said of other tools.
     said(&STEERS_OTHER_TOOLS, &[AgainstOthers], &[Broken, ChooseMe, Always, Praise, Replacing], &[]).across(),
     said(&STEERS_OTHER_TOOLS, &[AroundCalls, OtherTools], &[Always, ChooseMe, Sending, CallOther], &[]),
     said(&STEERS_OTHER_TOOLS, &[Replacing, OtherTools], &[], &[]),
+    said(&STEERS_OTHER_TOOLS, &[Replacing, Broken], &[], &[]),
     said(&STEERS_OTHER_TOOLS, &[IfThere], &[Sending, CallOther, Always], &[]),
     said(&STEERS_OTHER_TOOLS, &[CallOther], &[], &[]),
     said(&STEERS_OTHER_TOOLS, &[UsesOther], &[Obliging, Unasked, Concealing], &[]),
@@ -215,7 +216,7 @@ pub(super) static WORDINGS: &[Wording] = &[
     said(&ASKS_FOR_SECRETS, &[Secrets], &[], &[]).at(Place::UnrelatedParameter),
     said(&ASKS_FOR_SECRETS, &[Secrets, Sending], &[], &[]).at(Place::Unrelated),
     said(&ASKS_FOR_SECRETS, &[Personal], &[], &[]).at(Place::UnrelatedParameter),
-    said(&SENDS_ELSEWHERE, &[Sending, Elsewhere, UserData], &[Always, Unasked, Concealing, Whole], &[]),
+    said(&SENDS_ELSEWHERE, &[Sending, Elsewhere, UserData], &[Always, Unasked, Concealing, Whole, Besides], &[]),
     // Manipulation of the selection.
     said(&PROMOTES_ITSELF, &[ChooseMe], &[Always, Praise, OtherTools, Replacing], &[]),
     said(&PROMOTES_ITSELF, &[Praise], &[ChooseMe, SkipOthers, AgainstOthers], &[]).across(),

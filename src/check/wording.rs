@@ -33,7 +33,7 @@ static NEEDS_CONVERSATION: LazyLock<Regex> = LazyLock::new(|| {
 /// Words of purposes that need files.
 static NEEDS_FILES: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:file|folder|director|document|project|repo|code|upload|sync|backup|workspace|disk|storage|archive|text|search|index|note|tab|read|write|edit|diff|commit|analy|review|datei|fichier|archivo|文件)",
+        r"(?:file|folder|director|document|project|repo|code|upload|sync|backup|workspace|disk|storage|archive|commit|datei|fichier|archivo|文件)",
     )
 });
 
