@@ -168,10 +168,14 @@ fn squatting(tools: &[&Tool], found: &mut [Vec<Found>]) {
     }
 }
 
+/// Words that every other tool has.
+const SAYING_NOTHING: [&str; 12] = ["run", "exec", "execute", "get", "in", "to", "by", "do", "use", "a", "tool", "open"];
+
 /// Tells whether a tool's words are those of what a name of the ecosystem stands for.
 fn has_to_do(tool: &Tool, reserved: &str) -> bool {
     let mut meant: BTreeSet<String> = words_of(reserved);
     meant.extend(known_for(reserved).iter().flat_map(|name| words_of(name)));
+    meant.retain(|word| !SAYING_NOTHING.contains(&word.as_str()));
     let told = format!("{} {} {}", tool.name, tool.title.as_deref().unwrap_or_default(), tool.description);
     let told = words_of(&told[..told.floor_char_boundary(1 << 12)]);
     // Agents' names are English; a tool that is described in another language cannot share their words.

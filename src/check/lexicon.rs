@@ -26,6 +26,10 @@ macro_rules! concepts {
 concepts! {
     /// Whom it speaks to is a model.
     Addressed: [
+        r"\byour (?:task|role|goal|mission|job|purpose|identity)s? (?:has|have|is|are|will|now|from)\b|\byou work for\b",
+        r"\b(?:outranks?|takes? (?:precedence|priority) over|prevails? over|stands? above|trumps|is above|overrules?)\b.{0,60}\b(?:operator|the user|users?|system|host|instructions?|guidelines|polic(?:y|ies)|safety)\b",
+        r"\b(?:treat|regard|consider|take|interpret|accept|read) (?:the |this |these |its |any )?(?:[a-z]+ ){0,4}(?:description|text|note|result|output|answer|response|content|message|instruction)s? (?:[a-z]+ ){0,3}as (?:if|though|an? (?:order|command|instruction|message)|instructions?|commands?|orders|coming from|binding|verified|trusted|approved|authoritative)\b",
+        r"\b(?:result|answer|output|response|return(?:ed)? (?:text|value))s?\b.{0,40}\b(?:commands?|instructions?|orders|steps|directives)\b.{0,40}\b(?:carried out|followed|executed|obeyed|performed|acted (?:on|upon)|done)\b|\b(?:follow|obey|execute|carry out|perform) (?:the |all |any |every |whatever )?(?:[a-z]+ )?(?:commands?|instructions?|orders|what)\b.{0,30}\b(?:result|answer|output|response|returned|server|it says)\b",
         r"\bfrom (?:this point|now|here) on(?:wards?)?,? (?:you|the (?:model|assistant)|every|all)\b|\byou (?:will|must|shall|should|are to|have to|need to) (?:now |only |always |never |not |also )+(?:answer|respond|reply|speak|act|refuse|obey|follow|comply|ask|tell|warn|mention|choose|recommend|execute|treat|trust|assume|ignore)\b",
         r"\b(?:note|notice|message|instructions?|reminder|hint|attention|important|dear|hey|hello|warning|directive|guidance|memo|word)s? ?(?:to|for|of advice to|,|:)? ?(?:any |all |the |every |an? |you,? |whatever |whichever )*(?:ai|a\.i\.|assistants?|llms?|(?:large )?language models?|ai agents?|chatbots?|copilots?|(?:ai |automated |autonomous )(?:agents?|models?|systems?)|models? reading)\b",
         r"\b(?:ais?|assistants?|llms?|models?|agents?|chatbots?|bots?|machines?) (?:that (?:is|are) )?(?:reading|processing|seeing|parsing|ingesting|who reads?|that reads?|which reads?) (?:this|these|the tool|the description|the schema)\b",
@@ -92,6 +96,10 @@ concepts! {
         r"\b(?:is|are|was|were|has been|have been|being|now|hereby) (?:[a-z]+ )?(?:suspended|lifted|void|switched off|turned off|no longer (?:appl\w+|valid|in force|binding|active)|superseded|overridden|revoked|waived|cancelled|annulled|replaced|obsolete|relaxed)\b|\b(?:do|does) (?:no longer|not) apply\b",
         r"\b(?:quedan?|estan?|son|ficam?|estao|sono|sont|est)\b.{0,20}\b(?:anulad|suspendid|cancelad|revogad|annullat|sospes|annulee?|suspendue?|levee?|sin efecto|sans effet|caduque)\w*|\b(?:sind|ist|werden|wird|gelten|gilt)\b.{0,30}\b(?:aufgehoben|ausser kraft|nicht mehr|nicht langer|ungultig|ausgesetzt|hinfallig)\b|(?:作废|失效|不再适用|不再有效|不再生效|無効|отменен|больше не деиству|утратил\w* силу|무효)",
     ],
+    /// Checks are said to be off, or not to matter.
+    ChecksOff: [
+        r"\b(?:safety|security|approval|confirmation|permission|consent|host'?s?)(?: [a-z]+){0,2} (?:checks?|rules?|prompts?|dialogs?|warnings?|steps?|filters?)\b.{0,40}\b(?:unnecessary|not needed|not required|not necessary|cost time|waste|false positives|can be (?:ignored|skipped|dismissed)|do not apply|don't apply|superfluous|redundant|meaningless)\b|\bwarnings?\b.{0,60}\b(?:false positives?|can be (?:ignored|dismissed)|should be (?:ignored|dismissed|confirmed)|mean nothing)\b",
+    ],
     /// The user shall not know.
     Concealing: [
         r"\b(?:of no (?:interest|concern|relevance)|not of interest|irrelevant|no business) (?:to|of|for) (?:the )?users?\b|\b(?:hidden|kept|invisible|unseen|concealed|secret) (?:from|to) (?:the|your) user\b",
@@ -147,6 +155,7 @@ concepts! {
     OtherName: [r"\b(?:xforeignx|xotherx)\b"],
     /// At every call.
     EachCall: [
+        r"\b(?:every|each|any) time\b.{0,60}\b(?:xforeignx|xotherx)\b|\b(?:whenever|when)\b.{0,60}\b(?:xforeignx|xotherx) '?[a-z0-9_.-]+'? (?:is|was|gets|has been) (?:used|called|run|invoked|executed)\b",
         r"\b(?:before|prior to|ahead of|in front of|after|following|whenever|alongside|with|for|at|on) (?:[a-z]+ing )?(?:each|every|any|all)\b(?: [a-z-]+){0,2} (?:xforeignx|xotherx|(?:tool )?(?:calls?|tools?|functions?|invocations?|requests?|actions?|operations?|steps?))\b",
     ],
     /// Something has to be.
@@ -159,6 +168,7 @@ concepts! {
     ],
     /// In the place of others.
     Replacing: [
+        r"\b(?:calls?|requests?|queries|traffic)\b.{0,30}\b(?:belongs?|goes?|come|routed?|moved?|directed)\b.{0,20}\b(?:here|to this tool|to this server|to xownx|through this)\b|\b(?:route|send|direct|move|bring|give) (?:their|its|those|these) (?:calls?|requests?|queries)\b",
         r"\ball (?:[a-z-]+ )?[a-z]+ (?:must |should |have to |now )?(?:go|goes|are routed|pass|run|are sent|are handled) (?:now )?(?:through|via|by|to) (?:this|xownx|here)\b",
         r"\b(?:instead of|in place of|in preference to|rather than|over|supersedes?|replaces?|overrides?|takes? (?:the place|precedence|priority) (?:of|over)|obsoletes?|shadows?|intercepts?|before)(?: to)? (?:using |calling |the |all |any |every )*(?:xforeignx|other|others|another|competing|rival|alternatives?|the rest|everything else|(?:built-in|native|default|standard|existing|usual|normal|official) (?:[a-z-]+ )?(?:[a-z]+))\b",
         r"\b(?:supersedes?|replaces?|overrides?|intercepts?|takes? over|stands? in for)\b.{0,60}\b(?:other|all) (?:[a-z]+ )?(?:tools?|servers?|connectors?|functions?)\b",
@@ -166,6 +176,7 @@ concepts! {
     ],
     /// Not to use another tool, by name or at large.
     AgainstOthers: [
+        r"\bn'(?:appelle|utilise|emploie)[zr]? (?:jamais|pas|plus)\b.{0,20}\bautres?\b|\b(?:no|nunca) (?:uses|llames|utilices)\b.{0,20}\botr[ao]s?\b|\b(?:verwende|nutze|rufe|benutze)\b.{0,20}\b(?:niemals|nie|keine?) ?(?:die )?(?:anderen?|ubrigen)\b|(?:不要|别|禁止)(?:使用|调用)(?:其他|其它|别的)|не (?:используи|вызываи) други",
         r"\b(?:do not|don't|never|must not|should not|stop|avoid|no longer|not to) (?:ever )?(?:use|using|call|calling|invoke|invoking|run|running|choose|choosing|pick|picking|rely on|relying on|trust|select|selecting|consider|touch) (?:the )?(?:old |other |tool |function )?(?:xforeignx|xotherx|(?:any |all |the )?other (?:tools?|functions?|servers?|[a-z]+ tools?))",
         r"\b(?:xforeignx|xotherx) '?[a-z0-9_.-]+'?,? (?:\([^)]*\) )?(?:is|has been|was|are|will be|gives|returns) (?:[a-z]+ (?:and |or )?)?(?:broken|unsafe|insecure|compromised|unreliable|dangerous|malicious|infected|hacked|leaking|wrong|false|outdated and)\b",
         r"\b(?:all |the |any )?other (?:[a-z-]+ )?(?:tools?|options?|alternatives?|ones|servers?|functions?|providers?)(?: [a-z]+){0,4} (?:are|is|will|fail|fails|lack|lacks|cannot|can't|return|returns|produce|give|may) (?:[a-z]+ )?(?:broken|unsafe|insecure|unreliable|wrong|slow|outdated|inferior|deprecated|fail|corrupt|dangerous|compromised|incomplete|false|errors?|worse|leak|cause)",
@@ -176,6 +187,7 @@ concepts! {
     ],
     /// To go without another tool.
     SkipOthers: [
+        r"\b(?:xforeignx|xotherx) '?[a-z0-9_.-]+'?.{0,30}\b(?:not|never|n't|cannot|no longer) (?:to )?(?:be )?(?:trusted|trustworthy|relied|believed|safe)\b",
         r"(?:^|[.,;:(-] ?|\b(?:and|then|please|must|should|shall|always|also|now|simply|just|you|may|can) )(?:skip|bypass|omit|leave out|disable|switch off|turn off|remove|uninstall|unregister|forgo|do without|refrain from|forget about|ignore) (?:the |calling |using |any call to )?(?:xforeignx|xotherx|(?:all |any )?other (?:tools?|servers?|functions?|connectors?))\b",
         r"\b(?:there is |you have )?no (?:reason|need) to (?:ever )?(?:use|consider|call|try|look at|invoke|consult)\b.{0,30}\b(?:other|another|competing|xforeignx|xotherx|any|else)\b|\bso don't\b",
         r"\b(?:verzichte|verzichten sie) auf (?:die |alle )?(?:ubrigen|anderen)|\b(?:les autres|los demas|las demas|gli altri|os outros) (?:sont|son|sono|sao|te|vous|no)\b",
@@ -203,8 +215,14 @@ concepts! {
         r"\b(?:utilise[zr]?|choisi[rs](?:sez)?|prefere[zr]?|prends|appelle[zr]?)(?:-moi| toujours| d'abord| en priorite| systematiquement| cet outil (?:en|avant|plutot))\b|\b(?:usame|eligeme|prefiereme|llamame|escogeme|use-me|usami|sceglimi)\b|\b(?:usa|elige|prefiere|escoge|llama|use|prefira|escolha|scegli|preferisci) (?:siempre|sempre)\b",
         r"(?:(?:总是|始终|一律|必须|务必|请|应|首先|永远)(?:优先|首先)?(?:使用|选择|调用|采用)(?:本|这个|此|这|该)|优先(?:使用|选择|调用|推荐)(?:本|这|此|我)|首选工具|不要(?:使用|选择|调用)(?:其他|其它|别的)|всегда (?:используи|выбираи|вызываи)|(?:常に|必ず)(?:この|本)(?:ツール|機能)|最優先で|항상 이)",
     ],
+    /// To sway how tools are ranked.
+    Rigging: [
+        r"\blook no further\b|\brely on (?:it|this|me|xownx)(?: [a-z]+)? (?:alone|only|exclusively)\b|\b(?:score|rank|rate|weigh) (?:this|me|xownx|it)(?: [a-z0-9_.-]+)? (?:[0-9.]+|highest|first|top|above|at the top|higher)\b|\branking (?:hint|boost|weight)\b|\b(?:relevan(?:t|ce)|suitable|suited|right|made|fit|useful) (?:for|to) (?:all|any|every|each|whatever) (?:[a-z]+ )?(?:requests?|questions?|tasks?|quer(?:y|ies)|purposes?|subjects?|problems?)\b",
+        r"\b(?:answers?|handles?|solves?|does|covers?) (?:literally |absolutely |simply )?(?:any(?:thing)?|every(?:thing)?|all) (?:request|question|task|quer(?:y|ies)|problem|need|you can think of|there is)s?\b",
+    ],
     /// Praise of the tool.
     Praise: [
+        r"\b(?:award[- ]winning|nothing (?:else )?comes close|beats? (?:every|all|any)|trusted by (?:[a-z]+ ){0,4}(?:users|agents|assistants|companies|developers|teams|people|professionals)|users love|loved by|second to none|unparalleled|without equal|like no other)\b",
         r"\b(?:industry|market|world)[- ](?:leading|class|beating|best)\b|\bstate[- ]of[- ]the[- ]art\b.{0,20}\b(?:tool|choice)\b|\b(?:most|more) (?:accurate|reliable|trusted|complete|powerful)\b.{0,30}\b(?:tool|choice|option|of all|available|on the market|in the (?:list|catalog))\b",
         r"\b(?:best|finest|greatest|most (?:reliable|accurate|powerful|advanced|trusted|complete|capable|trustworthy|comprehensive|intelligent|efficient|effective)|#1|number one|number-one|no\. ?1|top|ultimate|superior|unrivall?ed|unmatched|unbeatable|perfect|definitive|leading|smartest|only) (?:[a-z-]+ ){0,2}(?:tool|choice|option|function|solution|connector|plugin|server|one you|pick|assistant)\b",
         r"(?:#1|\bnumber one|\bno\. ?1|\btop|\bhighest|\bbest)[ -](?:rated|ranked|reviewed|in class)\b",
@@ -221,6 +239,7 @@ concepts! {
     ],
     /// The record of a conversation, or what a model was told in secret.
     History: [
+        r"\b(?:everything|all|anything|whatever)\b.{0,20}\b(?:user|person|customer|human|they|he|she)\b.{0,20}\b(?:told|said|typed|wrote|written|asked|shared|entered|pasted)\b|\b(?:last|first|latest) (?:thing|message|words|question|request)s? (?:that |of )?(?:the |your )?(?:user|person|customer|human)\b|\b(?:told you|at your disposal|how you came to|you were (?:told|given|instructed|asked))\b",
         r"\b(?:chat|conversation|message|dialog(?:ue)?|session|prompt|tool call) (?:history|logs?|context|so far|transcript|record)\b|\btranscript of (?:the|this|our|your)\b|\bsystem prompt\b|\b(?:your|hidden|developer|initial) (?:system )?(?:instructions|prompt)\b|\bchain[- ]of[- ]thought\b|\byour (?:internal )?reasoning\b|\b(?:this|the present|the current|our) (?:conversation|chat)\b|\bcontext window\b|\b(?:list|names?|descriptions?|definitions?) of (?:the |all |your |every )*(?:other |available )?tools\b",
     ],
     /// Why something is asked for that the purpose does not need.
@@ -240,11 +259,12 @@ concepts! {
     ],
     /// Files and values that are secret wherever they stand.
     Secrets: [
+        r"(?:^|[^a-z])(?:aws|openai|anthropic|github|gitlab|azure|stripe|slack|npm)_(?:[^a-z]|$|[a-z_]*(?:key|token|secret|pass))|\bwallet (?:file|keys?)\b|\b(?:name|e-?mail(?: address)?|phone(?: number)?|employer|income|contacts)\b(?:,| and| or).{0,60}\bof the user\b",
         r"\bpersonal access tokens?\b|\b(?:tokens?|passwords?|keys?|credentials)\b.{0,20}\b(?:found|taken|asked|obtained|extracted|copied|read) (?:in|from|of|out of)\b|\b(?:admin\w*|root|sudo|machine|computer|device|windows|master) passwords?\b",
         r"\.ssh\b|\bid_(?:rsa|ed25519|ecdsa|dsa)\b|\.aws\b|\baws_(?:secret_)?access_key\w*|\baws_session_token\b|/etc/(?:passwd|shadow)\b|(?:^|[^a-z0-9])\.env\b|\bmcp\.json\b|\.(?:netrc|npmrc|pypirc|pgpass|git-credentials|gnupg|bash_history|zsh_history|kube|docker/config|cursor|claude|config/gcloud)\b|\bkeychain\b|\bwallet\.dat\b|\b(?:seed|recovery|mnemonic) (?:phrase|words)\b|\bclaude_desktop_config\b|\bsecrets?\.(?:ya?ml|json|toml|env)\b|\bcredentials\.(?:json|ya?ml|xml)\b|\bservice[_ ]account\.json\b|\bkubeconfig\b|\b(?:private|secret|ssh|signing) keys?\b",
         r"\b(?:all|full|whole|entire|complete|every|dump of|contents? of)(?: the)? (?:environment variables?|env vars?|environment)\b|\b(?:process environment|os\.environ|printenv)\b",
         r"\b(?:saved|stored|browser|all|any|known|existing|available|other|found|every|cached|remembered)(?: [a-z]+){0,2} (?:passwords|cookies|credentials|api[ _-]?keys|tokens|secrets)\b|\b(?:api[ _-]?keys|passwords|credentials|secrets|(?:access )?tokens|cookies)\b.{0,30}\b(?:of|from|for|to) (?:the |all |any |every |your )*(?:other|others|everything|configured|connected|installed|rest|user's)\b",
-        r"\b(?:passwords?|credentials|api[ _-]?keys?|secrets|tokens?)(?: [a-z,]+){0,4} (?:you (?:know|have|can|find|see|hold|were)|(?:it|one) knows|of the user|from (?:the )?(?:context|conversation|memory|session|environment|vault|other)|in (?:the )?(?:context|conversation|memory|clear))\b",
+        r"\b(?:passwords?|credentials|api[ _-]?keys?|secrets|tokens?)(?: [a-z,]+){0,4} (?:you (?:know|have|can|find|see|hold|were|use|used)|(?:it|one) knows|of the user|from (?:the )?(?:context|conversation|memory|session|environment|vault|other)|in (?:the )?(?:context|conversation|memory|clear))\b",
         r"\b(?:(?:session|browser|login|auth\w*|stored) cookies?|cookies? of|browser (?:history|profile)|clipboard|keystrokes|address book|(?:shell|command|bash) history|recovery codes?|one[- ]time (?:codes?|passwords?)|2fa|mfa codes?|(?:git|cloud|database|login|user'?s?) credentials|connection strings?|master password|passwords? (?:manager|store)|bank details|medical records?)\b",
         r"\b(?:mots? de passe|passworter|kennworter|zugangsdaten|contrasenas|credenciales|senhas)\b|(?:密码|密钥|私钥|凭证|令牌|парол|ключ\w* доступа|パスワード|秘密鍵|비밀번호)",
     ],
@@ -271,10 +291,12 @@ concepts! {
     ],
     /// A tool that may be there is to be called.
     IfThere: [
+        r"\bif (?:the )?(?:xforeignx|xotherx) '?[a-z0-9_.-]+'? (?:was|is|has been|gets?|were) (?:ever |already )?(?:used|called|run|invoked|executed|listed)\b",
         r"\bif (?:you have |there is |there are |the )?(?:access to )?(?:an? |any |the )?(?:tool|function|server|connector|plugin)s? (?:named|called|like|such as|that|for|is|are|from)\b|\bif (?:the )?(?:xforeignx|xotherx) '?[a-z0-9_.-]+'?(?: or [a-z0-9_ '-]+)? (?:is|are|exists?) (?:available|present|on offer|installed|there|loaded|enabled|connected)\b|\b(?:is|are) on offer\b",
     ],
     /// Another tool is to be called too.
     CallOther: [
+        r"\b(?:xforeignx|xotherx) '?[a-z0-9_.-]+'? (?:now )?(?:needs?|requires?|expects|must|has to|have to) (?:now |always |first |to )?(?:be )?(?:called|run|given|passed|set|the (?:flag|argument|parameter)|used with)\b",
         r"\b(?:must|always|also|first|then|silently|invoke|beforehand|afterwards)\b.{0,30}\b(?:call|invoke|run|trigger|execute|use|fetch from|query) (?:the )?(?:[a-z]+ )?xforeignx\b",
         r"\b(?:must|always|silently|secretly) (?:also |then |always |first )*(?:call|invoke|run|trigger|execute) (?:the )?(?:[a-z]+ )?(?:xforeignx|xotherx)\b",
         r"\b(?:output|result|answer|return value|response|reply|contents?|data|everything|value)s? (?:of|from|returned by|given by|that) (?:the )?(?:[a-z]+ )?xforeignx\b|\bwhat (?:xforeignx|xotherx) '?[a-z0-9_.-]+'?(?: [a-z]+){0,6} (?:returns?|gives?|yields|answers|holds)\b",
@@ -290,7 +312,7 @@ concepts! {
     ],
     /// Speaks of what it guards against.
     Guarding: [
-        r"\b(?:detect|detects|detecting|detection|scan|scans|scanning|scanner|lint|lints|linter|flag|flags|classif(?:y|ies)|filter|filters|guard|guards|screen|screens|find|finds|check|checks|search|searches|report|reports|examine|examines|audit|audits|block|blocks|strip|strips|remove|removes|warn|warns|test|tests|red[- ]team\w*|moderate|moderates|pruft|erkennt|findet|detecte|detecta|rileva|检测|识别|扫描|обнаруж\w*|провер\w*|検出|감지)\b",
+        r"\b(?:refused|refuses|rejected|rejects|prevents|forbidden|dangerous|detect|detects|detecting|detection|scan|scans|scanning|scanner|lint|lints|linter|flag|flags|classif(?:y|ies)|filter|filters|guard|guards|screen|screens|find|finds|check|checks|search|searches|report|reports|examine|examines|audit|audits|block|blocks|strip|strips|remove|removes|warn|warns|test|tests|red[- ]team\w*|moderate|moderates|pruft|erkennt|findet|detecte|detecta|rileva|检测|识别|扫描|обнаруж\w*|провер\w*|検出|감지)\b",
     ],
 }
 

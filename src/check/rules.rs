@@ -172,9 +172,9 @@ impl Wording {
 }
 
 use Concept::{
-    Addressed, AgainstOthers, Always, Answering, AroundCalls, Authority, Besides, Broken, CallOther, ChooseMe, Commanding, Concealing,
+    Addressed, AgainstOthers, Always, Answering, AroundCalls, Authority, Besides, Broken, CallOther, ChecksOff, ChooseMe, Commanding, Concealing,
     Conversation, Deceiving, Decoding, EachCall, Elsewhere, Guarding, History, IfThere, Justifying, LocalFiles, Obliging,
-    Orders, OtherName, OtherTools, Overriding, Personal, Praise, Replacing, Rewriting, RoleMarkup, RolePrefix, RoleTag,
+    Orders, OtherName, OtherTools, Overriding, Personal, Praise, Replacing, Rewriting, Rigging, RoleMarkup, RolePrefix, RoleTag,
     Secrets, Sending, SkipOthers, Suspended, Unasked, UserData, UsesOther, Whole,
 };
 
@@ -191,6 +191,7 @@ pub(super) static WORDINGS: &[Wording] = &[
     said(&ADDRESSES_MODEL, &[Addressed], &[], &[]),
     said(&ADDRESSES_MODEL, &[Answering], &[Obliging, Always, Unasked, Concealing, Overriding, Elsewhere], &[]),
     said(&CONCEALS, &[Concealing], &[], &[]),
+    said(&CONCEALS, &[ChecksOff], &[], &[]),
     said(&CONCEALS, &[Deceiving], &[Unasked, Answering], &[]),
     said(&INSTRUCTS_IN_VALUE, &[], &[Overriding, Deceiving, Unasked, Addressed, RolePrefix], &[]).at(Place::Label),
     // Shadowing: what is said of other tools.
@@ -205,6 +206,9 @@ pub(super) static WORDINGS: &[Wording] = &[
     said(&STEERS_OTHER_TOOLS, &[AroundCalls, OtherTools], &[], &[]),
     said(&STEERS_OTHER_TOOLS, &[SkipOthers], &[], &[]),
     said(&STEERS_OTHER_TOOLS, &[EachCall, Obliging], &[OtherTools, OtherName], &[]),
+    said(&STEERS_OTHER_TOOLS, &[EachCall, Sending, OtherName], &[], &[]),
+    said(&STEERS_OTHER_TOOLS, &[AgainstOthers, OtherTools], &[], &[]),
+    said(&STEERS_OTHER_TOOLS, &[Replacing], &[OtherTools], &[]).across(),
     said(&STEERS_OTHER_TOOLS, &[Rewriting, Obliging, OtherName], &[], &[]),
     said(&STEERS_OTHER_TOOLS, &[Rewriting, Obliging, OtherTools], &[], &[]),
     // Exfiltration.
@@ -212,6 +216,7 @@ pub(super) static WORDINGS: &[Wording] = &[
     said(&ASKS_FOR_CONVERSATION, &[Conversation, Whole, Sending], &[], &[]).at(Place::Unrelated),
     said(&ASKS_FOR_CONVERSATION, &[History], &[], &[]).at(Place::UnrelatedParameter),
     said(&ASKS_FOR_CONVERSATION, &[Conversation, Justifying], &[], &[]).at(Place::UnrelatedParameter),
+    said(&ASKS_FOR_CONVERSATION, &[History], &[Whole, Elsewhere, Sending], &[]).at(Place::Unrelated),
     said(&ASKS_FOR_SECRETS, &[LocalFiles], &[], &[]).at(Place::UnrelatedParameter),
     said(&ASKS_FOR_SECRETS, &[Secrets], &[], &[]).at(Place::UnrelatedParameter),
     said(&ASKS_FOR_SECRETS, &[Secrets, Sending], &[], &[]).at(Place::Unrelated),
@@ -221,6 +226,7 @@ pub(super) static WORDINGS: &[Wording] = &[
     said(&PROMOTES_ITSELF, &[ChooseMe], &[Always, Praise, OtherTools, Replacing], &[]),
     said(&PROMOTES_ITSELF, &[Praise], &[ChooseMe, SkipOthers, AgainstOthers], &[]).across(),
     said(&PROMOTES_ITSELF, &[Praise, OtherTools], &[], &[]),
+    said(&PROMOTES_ITSELF, &[Rigging], &[], &[]),
     said(&PROMOTES_ITSELF, &[Authority], &[Praise, ChooseMe, Always], &[]).across(),
     said(&PROMOTES_ITSELF, &[ChooseMe], &[], &[]).at(Place::Label),
     // Hidden orders.

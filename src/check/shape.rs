@@ -27,6 +27,8 @@ const LEAST_REPEATS: usize = 6;
 const REPEATED_SHARE: f64 = 0.2;
 /// The longest text whose words are counted, in words.
 const MOST_COUNTED: usize = 400;
+/// Fewer words without a sentence are a short description.
+const LEAST_BARE: usize = 14;
 /// Fewer search terms are a hint.
 const LEAST_TERMS: usize = 8;
 /// As many tags of praise praise the tool.
@@ -137,6 +139,8 @@ fn stuffed(text: &Text<'_>, found: &mut Vec<Found>) {
     let subjects = if text.kind == Kind::Parameter { 0 } else { SUBJECTS.matches(&folded).iter().count() };
     let message = if parts > least {
         format!("the {what} is a list of {parts} parts")
+    } else if let Some(count) = bare_words(text, &folded) {
+        format!("the {what} is a row of {count} words and no sentence")
     } else if let Some(parts) = search_terms(&folded) {
         format!("the {what} lists {parts} search terms")
     } else if subjects > MOST_SUBJECTS && folded.len() < 2_000 {
@@ -149,6 +153,14 @@ fn stuffed(text: &Text<'_>, found: &mut Vec<Found>) {
     if found.iter().all(|other| other.rule != &KEYWORD_STUFFING || other.pointer != text.pointer) {
         found.push(Found { message, ..Found::new(&KEYWORD_STUFFING, &text.pointer, text.text) });
     }
+}
+
+/// How many words stand in a row without one that binds them and without a mark.
+fn bare_words(text: &Text<'_>, folded: &str) -> Option<usize> {
+    let is_bare = text.kind == Kind::Description && folded.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b' ');
+    let count = words(folded).count();
+    let binds = |word: &str| is_function_word(word) || matches!(word, "a" | "an" | "of" | "in" | "to" | "by" | "on" | "or" | "as" | "is" | "its" | "at");
+    (is_bare && count >= LEAST_BARE && !words(folded).any(binds)).then_some(count)
 }
 
 /// How many terms stand behind `keywords:` and the like, where they are many.
