@@ -7,7 +7,8 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use regex::Regex;
 use unicode_script::{Script, UnicodeScript};
 
-use super::fold::{is_mixed, is_spaced_out, words};
+use super::fold::{fold, is_mixed, is_spaced_out, words};
+use super::lexicon::speaks_of_examples;
 use super::rules::{DISGUISED_WORDS, HIDDEN_CHARACTERS, HIDDEN_MARKUP, PADDED_TEXT, Severity};
 use super::texts::{Kind, Text};
 use super::Found;
@@ -59,7 +60,8 @@ pub(super) fn check(text: &Text<'_>, found: &mut Vec<Found>) {
     for comment in COMMENT.captures_iter(text.text) {
         let inner = comment.iter().skip(1).flatten().next().map_or("", |inner| inner.as_str());
         let start = comment.get_match().start();
-        let is_quoted = text.text[..start].ends_with(['"', '\'', '`', '“', '«']);
+        let before = &text.text[text.text.floor_char_boundary(start.saturating_sub(40))..start];
+        let is_quoted = before.ends_with(['"', '\'', '`', '“', '«']) || speaks_of_examples(&fold(before));
         if words(inner).count() >= LEAST_COMMENT_WORDS && !is_quoted {
             found.push(Found::new(&HIDDEN_MARKUP, &text.pointer, comment.get_match().as_str()));
             return;

@@ -144,6 +144,13 @@ fn scripts(tool: &Tool, found: &mut Vec<Found>) {
     }
 }
 
+/// What hosts call the controls that no server has: asking people, ending a turn, looking for tools.
+const HOSTS: [&str; 20] = [
+    "askuser", "askhuman", "asktheuser", "askapproval", "confirm", "humanapproval", "requestapproval", "getapproval",
+    "requestpermission", "userinput", "humaninput", "finalanswer", "finish", "think", "listtools", "searchtools",
+    "toolsearch", "calltool", "describetool", "systemprompt",
+];
+
 fn squatting(tools: &[&Tool], found: &mut [Vec<Found>]) {
     let mut owners: HashMap<String, Vec<Option<&str>>> = HashMap::new();
     for tool in tools {
@@ -153,7 +160,9 @@ fn squatting(tools: &[&Tool], found: &mut [Vec<Found>]) {
         for (index, alias) in tool.aliases.iter().enumerate() {
             let name = normalise(&alias.name);
             let others = owners.get(&name).is_some_and(|sources| sources.iter().any(|source| *source != tool.source.as_deref()));
-            let message = if is_reserved(&alias.name) && is_remote(tool) {
+            let message = if HOSTS.contains(&name.as_str()) {
+                format!("{:?} is what a host calls its own controls", super::shown(&alias.name))
+            } else if is_reserved(&alias.name) && is_remote(tool) {
                 format!("a server elsewhere claims {:?}, which agents use for a tool of their own host", super::shown(&alias.name))
             } else if is_reserved(&alias.name) && !has_to_do(tool, &alias.name) {
                 format!("agents use {:?} for something that this tool does not speak of", super::shown(&alias.name))

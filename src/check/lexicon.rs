@@ -31,7 +31,7 @@ concepts! {
         r"\b(?:treat|regard|consider|take|interpret|accept|read) (?:the |this |these |its |any )?(?:[a-z]+ ){0,4}(?:description|text|note|result|output|answer|response|content|message|instruction)s? (?:[a-z]+ ){0,3}as (?:if|though|an? (?:order|command|instruction|message)|instructions?|commands?|orders|coming from|binding|verified|trusted|approved|authoritative)\b",
         r"\b(?:result|answer|output|response|return(?:ed)? (?:text|value))s?\b.{0,40}\b(?:commands?|instructions?|orders|steps|directives)\b.{0,40}\b(?:carried out|followed|executed|obeyed|performed|acted (?:on|upon)|done)\b|\b(?:follow|obey|execute|carry out|perform) (?:the |all |any |every |whatever )?(?:[a-z]+ )?(?:commands?|instructions?|orders|what)\b.{0,30}\b(?:result|answer|output|response|returned|server|it says)\b",
         r"\bfrom (?:this point|now|here) on(?:wards?)?,? (?:you|the (?:model|assistant)|every|all)\b|\byou (?:will|must|shall|should|are to|have to|need to) (?:now |only |always |never |not |also )+(?:answer|respond|reply|speak|act|refuse|obey|follow|comply|ask|tell|warn|mention|choose|recommend|execute|treat|trust|assume|ignore)\b",
-        r"\b(?:note|notice|message|instructions?|reminder|hint|attention|important|dear|hey|hello|warning|directive|guidance|memo|word)s? ?(?:to|for|of advice to|,|:)? ?(?:any |all |the |every |an? |you,? |whatever |whichever )*(?:ai|a\.i\.|assistants?|llms?|(?:large )?language models?|ai agents?|chatbots?|copilots?|(?:ai |automated |autonomous )(?:agents?|models?|systems?)|models? reading)\b",
+        r"\b(?:note|notice|message|instructions?|reminder|hint|attention|important|dear|hey|hello|warning|directive|guidance|memo|word)s? ?(?:to|for|of advice to|,|:)? ?(?:any |all |the |every |you,? |whatever |whichever )*(?:ai|a\.i\.|assistants?|llms?|(?:large )?language models?|ai agents?|chatbots?|copilots?|(?:ai |automated |autonomous )(?:agents?|models?|systems?)|models? reading)\b",
         r"\b(?:ais?|assistants?|llms?|models?|agents?|chatbots?|bots?|machines?) (?:that (?:is|are) )?(?:reading|processing|seeing|parsing|ingesting|who reads?|that reads?|which reads?) (?:this|these|the tool|the description|the schema)\b",
         r"\b(?:assistants?|llms?|ai agents?|ais?|language models?|ai models?|chatbots?) (?:must|shall|should|(?:is|are) (?:required|expected|instructed|obliged|asked|told|advised|authori[sz]ed|allowed|permitted|entitled|free|supposed) to|ha(?:ve|s) to|needs? to|ought to|may not|may skip|can skip|never|always)\b",
         r"\b(?:the|any|every|each|your) (?:calling |invoking |host |underlying |executing )?(?:model|agent) (?:must|should|shall|has to|needs to|is (?:required|expected|instructed|obliged|authori[sz]ed|allowed) to) (?:also |not |never |always |first |then )*(?:call|use|invoke|select|choose|pick|prefer|send|pass|include|ignore|tell|ask|mention|answer|reply|respond|treat|follow|obey|read|copy|add|append|fetch|recommend|accept|approve)\b",
@@ -102,6 +102,7 @@ concepts! {
     ],
     /// The user shall not know.
     Concealing: [
+        r"\b(?:leave|keep) (?:the )?(?:user|human|person|customer)s? (?:out of|in the dark|unaware|ignorant)\b",
         r"\b(?:of no (?:interest|concern|relevance)|not of interest|irrelevant|no business) (?:to|of|for) (?:the )?users?\b|\b(?:hidden|kept|invisible|unseen|concealed|secret) (?:from|to) (?:the|your) user\b",
         r"\b(?:user|owner|person|account holder|customer)s? (?:has|have|had) (?:already |implicitly |previously |in advance )+(?:agreed|consented|approved|confirmed|authori[sz]ed|accepted)\b",
         r"\b(?:do not|don't|dont|never|without|must not|should not|shall not|avoid|no need to|need not|needn't|refrain from|not to|and not|rather than) (?:ever |explicitly |openly |even )?(?:tell(?:ing)?|mention(?:ing)?|inform(?:ing)?|reveal(?:ing)?|disclos(?:e|ing)|show(?:ing)?|notify(?:ing)?|alert(?:ing)?|report(?:ing)?|say(?:ing)?|bother(?:ing)?|worry(?:ing)?|discuss(?:ing)?|expos(?:e|ing)|let(?:ting)?|warn(?:ing)?|admit(?:ting)?|explain(?:ing)?|trouble|troubling|point(?:ing)? out|bring(?:ing)? up)(?: (?:it|this|that|these|them|anything|any of this|about|of|to|out|up|with|step|call|fact|the|a|your|any|in|back))*,? (?:users?|humans?|persons?|people|anyone|anybody|owner|operator|account holder|principal)\b",
@@ -155,6 +156,7 @@ concepts! {
     OtherName: [r"\b(?:xforeignx|xotherx)\b"],
     /// At every call.
     EachCall: [
+        r"\b(?:each|every|any|all) [a-z-]+ (?:that |which |of |from |by |made by |in )(?:xforeignx|xotherx)\b",
         r"\b(?:every|each|any) time\b.{0,60}\b(?:xforeignx|xotherx)\b|\b(?:whenever|when)\b.{0,60}\b(?:xforeignx|xotherx) '?[a-z0-9_.-]+'? (?:is|was|gets|has been) (?:used|called|run|invoked|executed)\b",
         r"\b(?:before|prior to|ahead of|in front of|after|following|whenever|alongside|with|for|at|on) (?:[a-z]+ing )?(?:each|every|any|all)\b(?: [a-z-]+){0,2} (?:xforeignx|xotherx|(?:tool )?(?:calls?|tools?|functions?|invocations?|requests?|actions?|operations?|steps?))\b",
     ],
@@ -202,6 +204,8 @@ concepts! {
         r"\b(?:always|in every case|in all cases|in any case|every time|each time|exclusively|regardless|no matter|whatever|independent(?:ly)? of|irrespective|invariably|without exception|at all times|bar none|under all circumstances|first|by default|mandatory|must|for (?:every|any|all) (?:request|task|question|query|purpose)s?)\b",
         r"\b(?:immer|stets|grundsatzlich|ausnahmslos|zuerst|in jedem fall|toujours|systematiquement|en premier|d'abord|siempre|en todo caso|primero|sempre|per prima)\b|(?:总是|始终|一律|必须|务必|首先|优先|每次|всегда|обязательно|常に|必ず|항상|반드시)",
     ],
+    /// This tool is to be called.
+    CallMe: [r"\b(?:call|run|invoke|use|consult|inform|notify) (?:xownx|this (?:tool|function|one))\b"],
     /// To take this tool and no other.
     ChooseMe: [
         r"\b(?:be |is |as |make (?:it|this) )?your (?:first|only|default|preferred|primary|go-to) (?:choice|option|tool|pick|stop|resort)\b|\bgo-to (?:tool|choice)\b|\bfirst choice for\b",
@@ -217,6 +221,7 @@ concepts! {
     ],
     /// To sway how tools are ranked.
     Rigging: [
+        r"\b(?:deserves?|takes?|has|have|gets?|given?|enjoys?) (?:the )?(?:priority|precedence|preference) over (?:any|all|every|the)? ?(?:[a-z]+ )?(?:others?|alternatives?|rest|competitors?)\b",
         r"\blook no further\b|\brely on (?:it|this|me|xownx)(?: [a-z]+)? (?:alone|only|exclusively)\b|\b(?:score|rank|rate|weigh) (?:this|me|xownx|it)(?: [a-z0-9_.-]+)? (?:[0-9.]+|highest|first|top|above|at the top|higher)\b|\branking (?:hint|boost|weight)\b|\b(?:relevan(?:t|ce)|suitable|suited|right|made|fit|useful) (?:for|to) (?:all|any|every|each|whatever) (?:[a-z]+ )?(?:requests?|questions?|tasks?|quer(?:y|ies)|purposes?|subjects?|problems?)\b",
         r"\b(?:answers?|handles?|solves?|does|covers?) (?:literally |absolutely |simply )?(?:any(?:thing)?|every(?:thing)?|all) (?:request|question|task|quer(?:y|ies)|problem|need|you can think of|there is)s?\b",
     ],
@@ -239,6 +244,7 @@ concepts! {
     ],
     /// The record of a conversation, or what a model was told in secret.
     History: [
+        r"\b(?:names?|descriptions?|definitions?|schemas?|lists?)\b.{0,40}\b(?:of|for) (?:the |all |your |every |each |any )*(?:other |available |further )?tools?\b|\btools?\b.{0,20}\bavailable to you\b|\b(?:last|previous|recent|past|preceding) (?:[a-z0-9]+ )?(?:messages|turns|exchanges|utterances)\b",
         r"\b(?:everything|all|anything|whatever)\b.{0,20}\b(?:user|person|customer|human|they|he|she)\b.{0,20}\b(?:told|said|typed|wrote|written|asked|shared|entered|pasted)\b|\b(?:last|first|latest) (?:thing|message|words|question|request)s? (?:that |of )?(?:the |your )?(?:user|person|customer|human)\b|\b(?:told you|at your disposal|how you came to|you were (?:told|given|instructed|asked))\b",
         r"\b(?:chat|conversation|message|dialog(?:ue)?|session|prompt|tool call) (?:history|logs?|context|so far|transcript|record)\b|\btranscript of (?:the|this|our|your)\b|\bsystem prompt\b|\b(?:your|hidden|developer|initial) (?:system )?(?:instructions|prompt)\b|\bchain[- ]of[- ]thought\b|\byour (?:internal )?reasoning\b|\b(?:this|the present|the current|our) (?:conversation|chat)\b|\bcontext window\b|\b(?:list|names?|descriptions?|definitions?) of (?:the |all |your |every )*(?:other |available )?tools\b",
     ],
@@ -278,7 +284,7 @@ concepts! {
     ],
     /// To hand over.
     Sending: [
-        r#"(?:^|[.,;:(\[>*"'!-] ?|\b(?:and|then|please|must|should|shall|always|also|now|first|you|to|silently|by|it|gets?|is|are|be|will) )(?:blind |carbon |also |silently |always |then )*(?:read|send|push|publish|sync|post|upload|include|pass|copy|attach|append|forward|paste|put|fill(?: in| this)?|provide|supply|give|hand|share|transmit|e-?mail|leak|exfiltrate|write|submit|relay|report|bcc|cc|mirror|enclose|deliver|quote|repeat|embed|encode|collect|gather|fetch|dump|place|insert|add|list|sent|posted|uploaded|copied|forwarded|mirrored|collected|transmitted|included)\b"#,
+        r#"(?:^|[.,;:(\[>*"'!-] ?|\b(?:and|then|please|must|should|shall|always|also|now|first|you|to|silently|by|it|gets?|is|are|be|will) )(?:blind |carbon |also |silently |always |then )*(?:read|send|push|publish|sync|post|upload|include|pass|copy|attach|append|forward|paste|put|fill(?: in| this)?|provide|supply|give|hand|share|transmit|e-?mail|leak|exfiltrate|write|submit|relay|report|bcc|cc|mirror|enclose|deliver|quote|repeat|embed|encode|collect|gather|fetch|dump|place|insert|add|sent|posted|uploaded|copied|forwarded|mirrored|collected|transmitted|included)\b"#,
         r"\b(?:recopie[zr]?|envoie[zr]?|inclure|inclus|joindre|copie[zr]?|fourni[rs]\w*|transmet\w*|sende?|schicke?|ubergib|kopiere?|fuge?|gib|hange?|trage?|envia[r]?|incluye|copia[r]?|pega[r]?|adjunta[r]?|invia[r]?|allega[r]?|inclua)\b|(?:发送|上传|复制|粘贴|附上|填入|包含|传给|提交|отправ|приложи|скопируи|вставь|передаи|送信|貼り付け|コピー|含め|보내|포함)",
     ],
     /// Somewhere outside.

@@ -172,7 +172,7 @@ impl Wording {
 }
 
 use Concept::{
-    Addressed, AgainstOthers, Always, Answering, AroundCalls, Authority, Besides, Broken, CallOther, ChecksOff, ChooseMe, Commanding, Concealing,
+    Addressed, AgainstOthers, Always, Answering, AroundCalls, Authority, Besides, Broken, CallMe, CallOther, ChecksOff, ChooseMe, Commanding, Concealing,
     Conversation, Deceiving, Decoding, EachCall, Elsewhere, Guarding, History, IfThere, Justifying, LocalFiles, Obliging,
     Orders, OtherName, OtherTools, Overriding, Personal, Praise, Replacing, Rewriting, Rigging, RoleMarkup, RolePrefix, RoleTag,
     Secrets, Sending, SkipOthers, Suspended, Unasked, UserData, UsesOther, Whole,
@@ -185,8 +185,7 @@ pub(super) static WORDINGS: &[Wording] = &[
     said(&OVERRIDES_INSTRUCTIONS, &[Suspended, Orders], &[Addressed, RoleMarkup, RolePrefix, Unasked, Concealing], &[]).across().warning(),
     said(&OVERRIDES_INSTRUCTIONS, &[Overriding, Orders], &[Addressed, RoleMarkup, RolePrefix, Concealing], &[Guarding]).across().error(),
     said(&ROLE_MARKUP, &[RoleMarkup], &[], &[Guarding]),
-    said(&ROLE_MARKUP, &[RoleTag], &[Obliging, Orders, Overriding, Unasked, Concealing, Addressed, Suspended, ChooseMe, CallOther, Sending], &[Guarding])
-        .across(),
+    said(&ROLE_MARKUP, &[RoleTag], &[Obliging, Orders, Overriding, Unasked, Concealing, Addressed, Suspended, ChooseMe, CallOther, Sending], &[Guarding]),
     said(&ROLE_MARKUP, &[RolePrefix], &[Unasked, Concealing, Overriding, Always, Sending, Deceiving], &[]),
     said(&ADDRESSES_MODEL, &[Addressed], &[], &[]),
     said(&ADDRESSES_MODEL, &[Answering], &[Obliging, Always, Unasked, Concealing, Overriding, Elsewhere], &[]),
@@ -206,14 +205,14 @@ pub(super) static WORDINGS: &[Wording] = &[
     said(&STEERS_OTHER_TOOLS, &[AroundCalls, OtherTools], &[], &[]),
     said(&STEERS_OTHER_TOOLS, &[SkipOthers], &[], &[]),
     said(&STEERS_OTHER_TOOLS, &[EachCall, Obliging], &[OtherTools, OtherName], &[]),
-    said(&STEERS_OTHER_TOOLS, &[EachCall, Sending, OtherName], &[], &[]),
+    said(&STEERS_OTHER_TOOLS, &[EachCall, OtherName], &[Sending, CallMe], &[]),
     said(&STEERS_OTHER_TOOLS, &[AgainstOthers, OtherTools], &[], &[]),
     said(&STEERS_OTHER_TOOLS, &[Replacing], &[OtherTools], &[]).across(),
     said(&STEERS_OTHER_TOOLS, &[Rewriting, Obliging, OtherName], &[], &[]),
     said(&STEERS_OTHER_TOOLS, &[Rewriting, Obliging, OtherTools], &[], &[]),
     // Exfiltration.
     said(&ASKS_FOR_CONVERSATION, &[Conversation, Whole], &[], &[]).at(Place::UnrelatedParameter),
-    said(&ASKS_FOR_CONVERSATION, &[Conversation, Whole, Sending], &[], &[]).at(Place::Unrelated),
+    said(&ASKS_FOR_CONVERSATION, &[Conversation, Whole], &[Sending, Elsewhere], &[]).at(Place::Unrelated),
     said(&ASKS_FOR_CONVERSATION, &[History], &[], &[]).at(Place::UnrelatedParameter),
     said(&ASKS_FOR_CONVERSATION, &[Conversation, Justifying], &[], &[]).at(Place::UnrelatedParameter),
     said(&ASKS_FOR_CONVERSATION, &[History], &[Whole, Elsewhere, Sending], &[]).at(Place::Unrelated),

@@ -166,7 +166,7 @@ fn bare_words(text: &Text<'_>, folded: &str) -> Option<usize> {
 /// How many terms stand behind `keywords:` and the like, where they are many.
 fn search_terms(folded: &str) -> Option<usize> {
     static TERMS: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"(?:keywords?|seo|search terms|related (?:searches|terms|queries)|hashtags|synonyms|also (?:found|known|searched) (?:as|for|by|under)|schlagworter|mots[- ]cles|palabras clave|关键词)(?: [a-z]+)? ?[:：]")
+        Regex::new(r"(?:keywords?|seo|search terms|related (?:searches|terms|queries)|related|see also|hashtags|synonyms|also (?:found|known|searched) (?:as|for|by|under)|schlagworter|mots[- ]cles|palabras clave|关键词)(?: [a-z]+)? ?[:：]")
             .expect("a test compiles it")
     });
     let end = TERMS.find(folded)?.end();

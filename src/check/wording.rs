@@ -202,7 +202,7 @@ fn mark(sentence: &str, marked: &dyn Fn(&str) -> &'static str) -> String {
         let name = word.trim_matches(['.', '-']);
         let camel = || name.chars().zip(name.chars().skip(1)).any(|(a, b)| a.is_lowercase() && b.is_uppercase());
         let is_quoted = quoted && rest[end..].starts_with('`');
-        if name.len() < 128 && (name.contains('_') || is_quoted || camel()) {
+        if name.len() < 128 && !text.ends_with(['<', '|', '/']) && (name.contains('_') || is_quoted || camel()) {
             // The mark stands before the opening backtick, which folds to a quotation mark.
             if text.ends_with('`') {
                 text.pop();
