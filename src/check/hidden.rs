@@ -54,7 +54,7 @@ pub(super) fn check(text: &Text<'_>, found: &mut Vec<Found>) {
             message: format!("the word {word:?} mixes Latin letters with others that look alike"),
             ..Found::new(&DISGUISED_WORDS, &text.pointer, text.text)
         });
-    } else if is_spaced_out(text.text) {
+    } else if !matches!(text.kind, Kind::Name | Kind::ParameterName) && is_spaced_out(text.text) {
         found.push(Found::new(&DISGUISED_WORDS, &text.pointer, text.text));
     }
     for comment in COMMENT.captures_iter(text.text) {

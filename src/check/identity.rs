@@ -207,7 +207,7 @@ fn near_duplicates(tools: &[&Tool], found: &mut [Vec<Found>]) {
         for band in 0..BANDS {
             let alike = bands.entry((band, signature(&bags[at], band))).or_default();
             like = like.or_else(|| {
-                let foreign = alike.iter().filter(|&&other| tools[other].source != tools[at].source);
+                let foreign = alike.iter().filter(|&&other| is_foreign(tools[other], tools[at]));
                 foreign.copied().find(|&other| similarity(&bags[at], &bags[other]) >= SAME)
             });
             if alike.len() < MOST_ALIKE {
@@ -219,6 +219,12 @@ fn near_duplicates(tools: &[&Tool], found: &mut [Vec<Found>]) {
             found[at].push(Found { message, ..Found::new(&NEAR_DUPLICATE, "/description", &tools[at].description) });
         }
     }
+}
+
+/// Tells whether two tools come from different hands: other sources, and not `family.one` and `family.other`.
+fn is_foreign(a: &Tool, b: &Tool) -> bool {
+    let family = |tool: &Tool| tool.name.split_once('.').map(|(family, _)| family.to_owned());
+    a.source != b.source && (family(a).is_none() || family(a) != family(b))
 }
 
 /// The hashes of a tool's words: what it says of itself and of its parameters.

@@ -70,6 +70,10 @@ concepts! {
         r"\b(?:your|each|every|all|any|the final|following|next|subsequent|future|later) (?:of your )?(?:[a-z]+ )?(?:answers?|repl(?:y|ies)|responses? to the user|final (?:answer|response|message)s?)\b|\byour (?:[a-z]+ )?(?:responses?|messages?|output|summary|reasoning|thoughts?|memory|plan)\b|\b(?:when|whenever|before|after|while) (?:you )?(?:answer(?:ing)?|reply(?:ing)?|respond(?:ing)?)\b",
         r"\b(?:recommend|suggest|advise|urge|persuade|convince|steer|nudge|encourage|talk|push) (?:to )?(?:the|your) (?:user|customer|person)s? (?:to|that|towards?|into|buy)\b|\b(?:jeder|deiner|deinen|allen) antwort(?:en)?\b|\b(?:chacune de tes|toutes tes|tes) reponses\b|\b(?:cada una de tus|todas tus|tus) respuestas\b|(?:每次|所有|你的)回(?:答|复)|(?:кажд\w*|свои\w*|всех) ответ",
     ],
+    /// Speaks of how something is written.
+    Documenting: [
+        r"\b(?:format|formats|transcripts?|templates?|markup|chatml|delimiters?|tags?|elements?|turns?|pars(?:e|es|er|ing)|syntax|grammar|namespace|vocabulary|marker|markers)\b",
+    ],
     /// An order to ignore or to break.
     Overriding: [
         r#"(?:^|[.,;:(\[>*"'!?|#-] ?|\b(?:and|then|please|must|should|shall|always|also|now|simply|just|you|instead|so|will|may|can|assistants?|models?|ais?|required to|instructed to|asked to|want you to|need to|have to|best to|yours to|here|thus|therefore|hereby|kindly|immediately) )(?:ignore|disregard|forget|override|overrule|bypass|discard|dismiss|neglect|suspend|set aside|put aside|throw out|pay no (?:attention|heed|mind) to|(?:do not|don't|never|no longer) (?:follow|obey|heed|respect|apply|adhere to|comply with|be bound by)|stop (?:following|obeying|applying)|abandon|erase|unlearn|circumvent|violate|break)\b"#,
@@ -185,7 +189,7 @@ concepts! {
     ],
     /// Another tool is called, or given something.
     UsesOther: [
-        r"\b(?:call|calls|run|runs|invoke|invokes|execute|trigger|query|fetch|consult|feed|pass|passed|send|sent|give|given|hand|handed|forward|route|routed|goes|go|output|result|answer|return(?:s|ed)?|gives back|contents?|data|values?)\b.{0,40}\b(?:xforeignx|xotherx)\b|\b(?:xforeignx|xotherx) '?[a-z0-9_.-]+'?.{0,30}\b(?:calls?|returns?|returned|gives?|gave|output|results?|answers?|beforehand|first|receives?|gets?|passed)\b",
+        r"\b(?:call|calls|run|runs|invoke|invokes|execute|trigger|consult)(?: [a-z]+){0,3} xotherx\b|\b(?:call|run|use|invoke|execute|trigger|query|fetch|consult|feed|pass|send|give|hand|forward|output|result|answer|return(?:s|ed)?|contents?|data|values?)\b.{0,40}\bxforeignx\b|\b(?:xforeignx|xotherx) '?[a-z0-9_.-]+'?.{0,30}\b(?:gives? back|beforehand)\b",
     ],
     /// To go without another tool.
     SkipOthers: [
@@ -209,7 +213,7 @@ concepts! {
     /// To take this tool and no other.
     ChooseMe: [
         r"\b(?:be |is |as |make (?:it|this) )?your (?:first|only|default|preferred|primary|go-to) (?:choice|option|tool|pick|stop|resort)\b|\bgo-to (?:tool|choice)\b|\bfirst choice for\b",
-        r"\b(?:always|must|should always|shall|are required to|are to|have to|need to|only|exclusively|invariably|best to) (?:always |first |only |exclusively )*(?:prefer|choose|select|pick|favou?r|go with|reach for|pick out|rank)\b",
+        r"\b(?:always|must|should always|shall|are required to|are to|have to|need to|only|exclusively|invariably|best to) (?:always |first |only |exclusively )*(?:prefer|choose|select|pick|favou?r|go with|reach for|rank) (?:xownx|this\b|me\b|it\b|us\b)",
         r"\b(?:prefer|choose|pick|select|favou?r|take|use|call|invoke|try|rank) (?:xownx [a-z0-9_.'-]+|this one|this tool|this function|this server|this connector|this service|it|me|us|this) (?:tool |one |function )?(?:first|over|instead of|before|above|ahead of|rather than|in every|in all|in preference|for (?:everything|anything|every|any|all)|whenever|whatever|regardless|every time|exclusively|no matter|by default|even (?:if|when|where)|at the top|highest)\b",
         r"\balways (?:first )?(?:use|call|invoke|start with|begin with|take|try|run|go to) (?:xownx|this(?: tool| one| function)?\b|me\b|it first)|\b(?:choose|select|pick|prefer) (?:this one|me|us|xownx)\b|\btop choice\b|\b(?:use|call|choose|select|pick) me\b",
         r"\b(?:never|do not|don't) (?:use|choose|pick|select|call|consider) (?:any(?:thing)? (?:other|else)|another|others|alternatives)\b",
@@ -266,7 +270,7 @@ concepts! {
     /// Files and values that are secret wherever they stand.
     Secrets: [
         r"(?:^|[^a-z])(?:aws|openai|anthropic|github|gitlab|azure|stripe|slack|npm)_(?:[^a-z]|$|[a-z_]*(?:key|token|secret|pass))|\bwallet (?:file|keys?)\b|\b(?:name|e-?mail(?: address)?|phone(?: number)?|employer|income|contacts)\b(?:,| and| or).{0,60}\bof the user\b",
-        r"\bpersonal access tokens?\b|\b(?:tokens?|passwords?|keys?|credentials)\b.{0,20}\b(?:found|taken|asked|obtained|extracted|copied|read) (?:in|from|of|out of)\b|\b(?:admin\w*|root|sudo|machine|computer|device|windows|master) passwords?\b",
+        r"\bpersonal access tokens?\b|\b(?:tokens?|passwords?|keys?|credentials)\b.{0,20}\b(?:found|taken|asked|extracted|copied) (?:in|from|of|out of)\b|\b(?:admin\w*|root|sudo|machine|computer|device|windows|master) passwords?\b",
         r"\.ssh\b|\bid_(?:rsa|ed25519|ecdsa|dsa)\b|\.aws\b|\baws_(?:secret_)?access_key\w*|\baws_session_token\b|/etc/(?:passwd|shadow)\b|(?:^|[^a-z0-9])\.env\b|\bmcp\.json\b|\.(?:netrc|npmrc|pypirc|pgpass|git-credentials|gnupg|bash_history|zsh_history|kube|docker/config|cursor|claude|config/gcloud)\b|\bkeychain\b|\bwallet\.dat\b|\b(?:seed|recovery|mnemonic) (?:phrase|words)\b|\bclaude_desktop_config\b|\bsecrets?\.(?:ya?ml|json|toml|env)\b|\bcredentials\.(?:json|ya?ml|xml)\b|\bservice[_ ]account\.json\b|\bkubeconfig\b|\b(?:private|secret|ssh|signing) keys?\b",
         r"\b(?:all|full|whole|entire|complete|every|dump of|contents? of)(?: the)? (?:environment variables?|env vars?|environment)\b|\b(?:process environment|os\.environ|printenv)\b",
         r"\b(?:saved|stored|browser|all|any|known|existing|available|other|found|every|cached|remembered)(?: [a-z]+){0,2} (?:passwords|cookies|credentials|api[ _-]?keys|tokens|secrets)\b|\b(?:api[ _-]?keys|passwords|credentials|secrets|(?:access )?tokens|cookies)\b.{0,30}\b(?:of|from|for|to) (?:the |all |any |every |your )*(?:other|others|everything|configured|connected|installed|rest|user's)\b",
@@ -289,7 +293,7 @@ concepts! {
     ],
     /// Somewhere outside.
     Elsewhere: [
-        r"https?://|\b(?:[a-z0-9._-]+@[a-z0-9-]+\.[a-z.]+|webhook|public (?:gist|repo|repository|bucket|channel|paste|page|url)|pastebin|callback url|collector|endpoint)\b|\bto (?:the )?(?:server|address|host|domain|collector) ",
+        r"https?://|\b(?:[a-z0-9._-]+@[a-z0-9-]+\.[a-z.]+|webhook|public (?:gist|repo|repository|bucket|channel|paste|page|url)|pastebin|callback url|collector)\b|\bto (?:the )?(?:server|address|host|domain|collector) ",
     ],
     /// Whose data it would be.
     UserData: [

@@ -173,7 +173,7 @@ impl Wording {
 
 use Concept::{
     Addressed, AgainstOthers, Always, Answering, AroundCalls, Authority, Besides, Broken, CallMe, CallOther, ChecksOff, ChooseMe, Commanding, Concealing,
-    Conversation, Deceiving, Decoding, EachCall, Elsewhere, Guarding, History, IfThere, Justifying, LocalFiles, Obliging,
+    Conversation, Deceiving, Decoding, Documenting, EachCall, Elsewhere, Guarding, History, IfThere, Justifying, LocalFiles, Obliging,
     Orders, OtherName, OtherTools, Overriding, Personal, Praise, Replacing, Rewriting, Rigging, RoleMarkup, RolePrefix, RoleTag,
     Secrets, Sending, SkipOthers, Suspended, Unasked, UserData, UsesOther, Whole,
 };
@@ -184,7 +184,7 @@ pub(super) static WORDINGS: &[Wording] = &[
     said(&OVERRIDES_INSTRUCTIONS, &[Overriding, Orders], &[], &[Guarding]).warning(),
     said(&OVERRIDES_INSTRUCTIONS, &[Suspended, Orders], &[Addressed, RoleMarkup, RolePrefix, Unasked, Concealing], &[]).across().warning(),
     said(&OVERRIDES_INSTRUCTIONS, &[Overriding, Orders], &[Addressed, RoleMarkup, RolePrefix, Concealing], &[Guarding]).across().error(),
-    said(&ROLE_MARKUP, &[RoleMarkup], &[], &[Guarding]),
+    said(&ROLE_MARKUP, &[RoleMarkup], &[], &[Guarding, Documenting]),
     said(&ROLE_MARKUP, &[RoleTag], &[Obliging, Orders, Overriding, Unasked, Concealing, Addressed, Suspended, ChooseMe, CallOther, Sending], &[Guarding]),
     said(&ROLE_MARKUP, &[RolePrefix], &[Unasked, Concealing, Overriding, Always, Sending, Deceiving], &[]),
     said(&ADDRESSES_MODEL, &[Addressed], &[], &[]),

@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::fold::{fold, sentences, without_digits_for_letters, without_examples};
+use super::fold::{fold, sentences, without_digits_for_letters, without_examples, words};
 use super::lexicon::{Concept, Concepts};
-use super::rules::{ENCODED_TEXT, Severity, WORDINGS};
+use super::rules::{ENCODED_TEXT, Place, Severity, WORDINGS};
 use super::texts::{Kind, Text, parameter_names};
 use super::{Found, hidden};
 use crate::catalog::Tool;
@@ -15,6 +15,9 @@ use crate::catalog::spelling::normalise;
 
 /// The most of one text that is read, in bytes; a longer one is too long anyway.
 const MAX_TEXT_BYTES: usize = 1 << 20;
+
+/// Fewer words of a title or value are no order.
+const LEAST_ORDER: usize = 4;
 
 /// Words of purposes that need secrets, in folded text.
 static NEEDS_SECRETS: LazyLock<Regex> = LazyLock::new(|| {
@@ -172,7 +175,9 @@ fn apply(
     for wording in WORDINGS {
         let said = if wording.across { concepts.union(before) } else { concepts };
         let related = purpose.covers(wording.all);
-        if !wording.place.holds(text.kind, related) || !matches(wording, said, concepts) {
+        // "Forget password" is a title, and no order.
+        let is_short = wording.place == Place::Label && words(sentence).nth(LEAST_ORDER - 1).is_none();
+        if is_short || !wording.place.holds(text.kind, related) || !matches(wording, said, concepts) {
             continue;
         }
         let finding = Found { severity: wording.severity, ..Found::new(wording.rule, &text.pointer, sentence.trim()) };
