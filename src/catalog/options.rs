@@ -93,7 +93,12 @@ impl CatalogOptions {
         Ok((origin, entries))
     }
 
-    pub(crate) fn read_entries(&self, bytes: &[u8], origin: &str, file_source: Option<&str>) -> Result<Entries, CatalogError> {
+    pub(crate) fn read_entries(
+        &self,
+        bytes: &[u8],
+        origin: &str,
+        file_source: Option<&str>,
+    ) -> Result<Entries, CatalogError> {
         let document = format::split(bytes, origin)?;
         let source = document.source.as_deref().or(self.default_source.as_deref()).or(file_source);
         let read: Vec<_> = document
@@ -141,12 +146,7 @@ impl CatalogOptions {
             (position.clone(), tool)
         });
         let settled = conflicts::settle(counting.collect(), self.aliases.as_ref());
-        Examined {
-            tools,
-            faults: entries.faults,
-            conflicts: settled.conflicts,
-            alias_faults: settled.alias_faults,
-        }
+        Examined { tools, faults: entries.faults, conflicts: settled.conflicts, alias_faults: settled.alias_faults }
     }
 
     /// Takes from an untrusted tool the aliases that do not count, and says which; an id of its own choice could be

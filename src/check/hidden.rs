@@ -7,11 +7,11 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use regex::Regex;
 use unicode_script::{Script, UnicodeScript};
 
+use super::Found;
 use super::fold::{fold, is_mixed, is_spaced_out, words};
 use super::lexicon::speaks_of_examples;
 use super::rules::{DISGUISED_WORDS, HIDDEN_CHARACTERS, HIDDEN_MARKUP, PADDED_TEXT, Severity};
 use super::texts::{Kind, Text};
-use super::Found;
 use crate::catalog::spelling::is_invisible;
 
 /// As many invisible characters in a row carry something.
@@ -103,8 +103,12 @@ fn characters(text: &Text<'_>, found: &mut Vec<Found>) {
     if text.kind == Kind::Name || (text.kind == Kind::Label && text.pointer.starts_with("/aliases")) {
         return;
     }
-    let tags: String =
-        text.text.chars().filter_map(|c| char::from_u32(u32::from(c).checked_sub(0xe0000)?)).filter(char::is_ascii).collect();
+    let tags: String = text
+        .text
+        .chars()
+        .filter_map(|c| char::from_u32(u32::from(c).checked_sub(0xe0000)?))
+        .filter(char::is_ascii)
+        .collect();
     let carried = if tags.len() > 3 { format!(", which read {:?}", super::shown(&tags)) } else { String::new() };
     found.push(Found {
         severity,
@@ -115,9 +119,9 @@ fn characters(text: &Text<'_>, found: &mut Vec<Found>) {
 
 /// The worst of a text's hidden characters: what it is, how bad, and which.
 fn hidden_character(text: &str) -> Option<(&'static str, Severity, char)> {
-    let has_right_to_left = text.chars().any(|c| {
-        matches!(c.script(), Script::Hebrew | Script::Arabic | Script::Syriac | Script::Thaana | Script::Nko)
-    });
+    let has_right_to_left = text
+        .chars()
+        .any(|c| matches!(c.script(), Script::Hebrew | Script::Arabic | Script::Syriac | Script::Thaana | Script::Nko));
     let mut worst: Option<(&'static str, Severity, char)> = None;
     let mut before = None;
     let mut run = 0;
@@ -145,11 +149,8 @@ fn hidden_character(text: &str) -> Option<(&'static str, Severity, char)> {
         // Variation selectors carry bytes where there are many of them.
         let is_selector = matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}');
         run = if (is_invisible(c) || is_selector) && !is_tag && c != '\u{ad}' { run + 1 } else { 0 };
-        let kind = if run >= LEAST_RUN {
-            Some(("a run of invisible characters such as", Severity::Error))
-        } else {
-            kind
-        };
+        let kind =
+            if run >= LEAST_RUN { Some(("a run of invisible characters such as", Severity::Error)) } else { kind };
         if let Some((name, severity)) = kind
             && worst.is_none_or(|(_, other, _)| other < severity)
         {
@@ -189,10 +190,16 @@ pub(super) fn decoded(text: &str) -> Vec<Decoded> {
             ("a text of escapes", hex_digits(token, &["\\u00", "\\x"]))
         } else if token.bytes().all(|byte| matches!(byte, b'0' | b'1' | b' ')) {
             let bits = token.split(' ').flat_map(|part| part.as_bytes().chunks(8));
-            ("a text in bits", bits.filter_map(|bits| u8::from_str_radix(std::str::from_utf8(bits).ok()?, 2).ok()).collect())
+            (
+                "a text in bits",
+                bits.filter_map(|bits| u8::from_str_radix(std::str::from_utf8(bits).ok()?, 2).ok()).collect(),
+            )
         } else if token.len() % 2 == 0 && token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             let bytes = token.as_bytes().chunks(2);
-            ("a hexadecimal text", bytes.filter_map(|byte| u8::from_str_radix(std::str::from_utf8(byte).ok()?, 16).ok()).collect())
+            (
+                "a hexadecimal text",
+                bytes.filter_map(|byte| u8::from_str_radix(std::str::from_utf8(byte).ok()?, 16).ok()).collect(),
+            )
         } else {
             ("a base64 text", base64_bytes(token))
         };
@@ -201,7 +208,8 @@ pub(super) fn decoded(text: &str) -> Vec<Decoded> {
         if text.is_empty() || text.starts_with('{') || text.contains(|c: char| c.is_control() && !c.is_whitespace()) {
             continue;
         }
-        let long = text.split_whitespace().filter(|word| word.len() > 1 && word.chars().all(|c| !c.is_numeric())).count();
+        let long =
+            text.split_whitespace().filter(|word| word.len() > 1 && word.chars().all(|c| !c.is_numeric())).count();
         decoded.push(Decoded { encoding, is_prose: long >= 4, text });
     }
     decoded

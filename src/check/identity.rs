@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::LazyLock;
 
+use rayon::prelude::*;
 use regex::Regex;
 use unicode_normalization::UnicodeNormalization;
 
@@ -30,7 +31,8 @@ const MOST_ALIKE: usize = 8;
 
 /// A source that is a server elsewhere: an address, or the name of a host.
 static REMOTE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)^(?:[a-z][a-z0-9+.-]*://.+|(?:[a-z0-9-]+\.)+[a-z]{2,}(?::\d+)?(?:/.*)?)$").expect("a test compiles it")
+    Regex::new(r"(?i)^(?:[a-z][a-z0-9+.-]*://.+|(?:[a-z0-9-]+\.)+[a-z]{2,}(?::\d+)?(?:/.*)?)$")
+        .expect("a test compiles it")
 });
 
 fn is_remote(tool: &Tool) -> bool {
@@ -76,7 +78,9 @@ fn imitations(tools: &[&Tool], found: &mut [Vec<Found>]) {
             })
         });
         let like = like.map(|(other, _)| other.clone()).or_else(|| slip_of(&name)).or_else(|| {
-            fold(&tool.name).split(|c: char| !c.is_alphanumeric()).find_map(|word| disguised_word(word).map(str::to_owned))
+            fold(&tool.name)
+                .split(|c: char| !c.is_alphanumeric())
+                .find_map(|word| disguised_word(word).map(str::to_owned))
         });
         if let Some(other) = like {
             let message = format!("the name looks like {:?}", super::shown(&other));
@@ -88,7 +92,10 @@ fn imitations(tools: &[&Tool], found: &mut [Vec<Found>]) {
         });
         if let Some(other) = alike {
             let message = format!("the source looks like {:?}", super::shown(other));
-            found.push(Found { message, ..Found::new(&IMITATED_NAME, "/source", tool.source.as_deref().unwrap_or_default()) });
+            found.push(Found {
+                message,
+                ..Found::new(&IMITATED_NAME, "/source", tool.source.as_deref().unwrap_or_default())
+            });
         }
         scripts(tool, found);
     }
@@ -146,9 +153,26 @@ fn scripts(tool: &Tool, found: &mut Vec<Found>) {
 
 /// What hosts call the controls that no server has: asking people, ending a turn, looking for tools.
 const HOSTS: [&str; 20] = [
-    "askuser", "askhuman", "asktheuser", "askapproval", "confirm", "humanapproval", "requestapproval", "getapproval",
-    "requestpermission", "userinput", "humaninput", "finalanswer", "finish", "think", "listtools", "searchtools",
-    "toolsearch", "calltool", "describetool", "systemprompt",
+    "askuser",
+    "askhuman",
+    "asktheuser",
+    "askapproval",
+    "confirm",
+    "humanapproval",
+    "requestapproval",
+    "getapproval",
+    "requestpermission",
+    "userinput",
+    "humaninput",
+    "finalanswer",
+    "finish",
+    "think",
+    "listtools",
+    "searchtools",
+    "toolsearch",
+    "calltool",
+    "describetool",
+    "systemprompt",
 ];
 
 fn squatting(tools: &[&Tool], found: &mut [Vec<Found>]) {
@@ -159,11 +183,15 @@ fn squatting(tools: &[&Tool], found: &mut [Vec<Found>]) {
     for (tool, found) in tools.iter().zip(found) {
         for (index, alias) in tool.aliases.iter().enumerate() {
             let name = normalise(&alias.name);
-            let others = owners.get(&name).is_some_and(|sources| sources.iter().any(|source| *source != tool.source.as_deref()));
+            let others =
+                owners.get(&name).is_some_and(|sources| sources.iter().any(|source| *source != tool.source.as_deref()));
             let message = if HOSTS.contains(&name.as_str()) {
                 format!("{:?} is what a host calls its own controls", super::shown(&alias.name))
             } else if is_reserved(&alias.name) && is_remote(tool) {
-                format!("a server elsewhere claims {:?}, which agents use for a tool of their own host", super::shown(&alias.name))
+                format!(
+                    "a server elsewhere claims {:?}, which agents use for a tool of their own host",
+                    super::shown(&alias.name)
+                )
             } else if is_reserved(&alias.name) && !has_to_do(tool, &alias.name) {
                 format!("agents use {:?} for something that this tool does not speak of", super::shown(&alias.name))
             } else if others {
@@ -178,7 +206,8 @@ fn squatting(tools: &[&Tool], found: &mut [Vec<Found>]) {
 }
 
 /// Words that every other tool has.
-const SAYING_NOTHING: [&str; 12] = ["run", "exec", "execute", "get", "in", "to", "by", "do", "use", "a", "tool", "open"];
+const SAYING_NOTHING: [&str; 12] =
+    ["run", "exec", "execute", "get", "in", "to", "by", "do", "use", "a", "tool", "open"];
 
 /// Tells whether a tool's words are those of what a name of the ecosystem stands for.
 fn has_to_do(tool: &Tool, reserved: &str) -> bool {
@@ -188,7 +217,8 @@ fn has_to_do(tool: &Tool, reserved: &str) -> bool {
     let told = format!("{} {} {}", tool.name, tool.title.as_deref().unwrap_or_default(), tool.description);
     let told = words_of(&told[..told.floor_char_boundary(1 << 12)]);
     // Agents' names are English; a tool that is described in another language cannot share their words.
-    !told.iter().all(|word| word.is_ascii()) || told.iter().any(|word| meant.iter().any(|other| stem(word) == stem(other)))
+    !told.iter().all(|word| word.is_ascii())
+        || told.iter().any(|word| meant.iter().any(|other| stem(word) == stem(other)))
 }
 
 /// Finds tools whose text is nearly that of another source's tool, by MinHash with bands: linear in the number of tools.
@@ -197,15 +227,17 @@ fn near_duplicates(tools: &[&Tool], found: &mut [Vec<Found>]) {
     if sources.len() < 2 {
         return;
     }
-    let bags: Vec<BTreeSet<u64>> = tools.iter().map(|tool| bag(tool)).collect();
+    let bags: Vec<BTreeSet<u64>> = tools.par_iter().map(|tool| bag(tool)).collect();
+    let signatures: Vec<Vec<u64>> =
+        bags.par_iter().map(|bag| (0..BANDS).map(|band| signature(bag, band)).collect()).collect();
     // Who is trusted, and who came first, is not the copy.
     let mut order: Vec<usize> = (0..tools.len()).filter(|&at| bags[at].len() >= LEAST_WORDS).collect();
     order.sort_by_key(|&at| tools[at].untrusted);
     let mut bands: HashMap<(usize, u64), Vec<usize>> = HashMap::new();
     for at in order {
         let mut like = None;
-        for band in 0..BANDS {
-            let alike = bands.entry((band, signature(&bags[at], band))).or_default();
+        for (band, &signature) in signatures[at].iter().enumerate() {
+            let alike = bands.entry((band, signature)).or_default();
             like = like.or_else(|| {
                 let foreign = alike.iter().filter(|&&other| is_foreign(tools[other], tools[at]));
                 foreign.copied().find(|&other| similarity(&bags[at], &bags[other]) >= SAME)
@@ -230,7 +262,8 @@ fn is_foreign(a: &Tool, b: &Tool) -> bool {
 /// The hashes of a tool's words: what it says of itself and of its parameters.
 fn bag(tool: &Tool) -> BTreeSet<u64> {
     let texts = texts(tool);
-    let told = texts.iter().filter(|text| matches!(text.kind, Kind::Description | Kind::Parameter | Kind::ParameterName));
+    let told =
+        texts.iter().filter(|text| matches!(text.kind, Kind::Description | Kind::Parameter | Kind::ParameterName));
     let mut bag = BTreeSet::new();
     for text in told {
         for word in words(&fold(&text.text[..text.text.floor_char_boundary(1 << 16)])) {

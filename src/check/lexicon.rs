@@ -8,7 +8,7 @@
 
 use std::sync::LazyLock;
 
-use regex::{Regex, RegexSet};
+use regex::Regex;
 
 macro_rules! concepts {
     ($($(#[$doc:meta])* $name:ident: [$($pattern:expr),* $(,)?],)*) => {
@@ -306,6 +306,7 @@ concepts! {
     ],
     /// Another tool is to be called too.
     CallOther: [
+        r"\b(?:output|results?|answers?|response)s? (?:of|from) (?:the )?xotherx\b.{0,80}\b(?:forward|forwarded|pass|passed|send|sent|hand|handed|give|given|copied|reported)\b",
         r"\b(?:xforeignx|xotherx) '?[a-z0-9_.-]+'? (?:now )?(?:needs?|requires?|expects|must|has to|have to) (?:now |always |first |to )?(?:be )?(?:called|run|given|passed|set|the (?:flag|argument|parameter)|used with)\b",
         r"\b(?:must|always|also|first|then|silently|invoke|beforehand|afterwards)\b.{0,30}\b(?:call|invoke|run|trigger|execute|use|fetch from|query) (?:the )?(?:[a-z]+ )?xforeignx\b",
         r"\b(?:must|always|silently|secretly) (?:also |then |always |first )*(?:call|invoke|run|trigger|execute) (?:the )?(?:[a-z]+ )?(?:xforeignx|xotherx)\b",
@@ -338,14 +339,15 @@ pub(super) fn speaks_of_examples(folded: &str) -> bool {
     EXAMPLES.is_match(folded)
 }
 
-static SET: LazyLock<RegexSet> = LazyLock::new(|| {
-    let patterns = PATTERNS.iter().flat_map(|(_, patterns)| patterns.iter().map(|pattern| ascii_bounds(pattern)));
-    regex::RegexSetBuilder::new(patterns).size_limit(64 << 20).dfa_size_limit(16 << 20).build().expect("a test compiles them")
-});
-
-/// Which concept each pattern of the set belongs to.
-static OWNERS: LazyLock<Vec<Concept>> = LazyLock::new(|| {
-    PATTERNS.iter().flat_map(|(concept, patterns)| patterns.iter().map(|_| *concept)).collect()
+/// One expression a concept: one for all of them has more states than its cache holds, and would run a hundred times
+/// slower.
+static CONCEPTS: LazyLock<Vec<(Concept, Regex)>> = LazyLock::new(|| {
+    let any_of = |patterns: &[&str]| {
+        let patterns: Vec<String> = patterns.iter().map(|pattern| format!("(?:{})", ascii_bounds(pattern))).collect();
+        let joined = regex::RegexBuilder::new(&patterns.join("|")).size_limit(16 << 20).dfa_size_limit(8 << 20).build();
+        joined.expect("a test compiles it")
+    };
+    PATTERNS.iter().map(|(concept, patterns)| (*concept, any_of(patterns))).collect()
 });
 
 /// Word bounds by ASCII, which the folded text of Latin scripts is; they keep the automaton fast.
@@ -365,8 +367,8 @@ impl Concepts {
     /// What a folded sentence says.
     pub(super) fn of(folded: &str) -> Self {
         let mut concepts = Self::default();
-        for index in &SET.matches(folded) {
-            concepts.0 |= Self::one(OWNERS[index]).0;
+        for (concept, _) in CONCEPTS.iter().filter(|(_, expression)| expression.is_match(folded)) {
+            concepts.0 |= Self::one(*concept).0;
         }
         concepts
     }

@@ -172,20 +172,30 @@ impl Wording {
 }
 
 use Concept::{
-    Addressed, AgainstOthers, Always, Answering, AroundCalls, Authority, Besides, Broken, CallMe, CallOther, ChecksOff, ChooseMe, Commanding, Concealing,
-    Conversation, Deceiving, Decoding, Documenting, EachCall, Elsewhere, Guarding, History, IfThere, Justifying, LocalFiles, Obliging,
-    Orders, OtherName, OtherTools, Overriding, Personal, Praise, Replacing, Rewriting, Rigging, RoleMarkup, RolePrefix, RoleTag,
-    Secrets, Sending, SkipOthers, Suspended, Unasked, UserData, UsesOther, Whole,
+    Addressed, AgainstOthers, Always, Answering, AroundCalls, Authority, Besides, Broken, CallMe, CallOther, ChecksOff,
+    ChooseMe, Commanding, Concealing, Conversation, Deceiving, Decoding, Documenting, EachCall, Elsewhere, Guarding,
+    History, IfThere, Justifying, LocalFiles, Obliging, Orders, OtherName, OtherTools, Overriding, Personal, Praise,
+    Replacing, Rewriting, Rigging, RoleMarkup, RolePrefix, RoleTag, Secrets, Sending, SkipOthers, Suspended, Unasked,
+    UserData, UsesOther, Whole,
 };
 
 /// The rules of wording. Each asks for several things said together, because each alone is what honest tools say too.
 pub(super) static WORDINGS: &[Wording] = &[
     // Direct injection: orders that do away with other orders.
     said(&OVERRIDES_INSTRUCTIONS, &[Overriding, Orders], &[], &[Guarding]).warning(),
-    said(&OVERRIDES_INSTRUCTIONS, &[Suspended, Orders], &[Addressed, RoleMarkup, RolePrefix, Unasked, Concealing], &[]).across().warning(),
-    said(&OVERRIDES_INSTRUCTIONS, &[Overriding, Orders], &[Addressed, RoleMarkup, RolePrefix, Concealing], &[Guarding]).across().error(),
+    said(&OVERRIDES_INSTRUCTIONS, &[Suspended, Orders], &[Addressed, RoleMarkup, RolePrefix, Unasked, Concealing], &[])
+        .across()
+        .warning(),
+    said(&OVERRIDES_INSTRUCTIONS, &[Overriding, Orders], &[Addressed, RoleMarkup, RolePrefix, Concealing], &[Guarding])
+        .across()
+        .error(),
     said(&ROLE_MARKUP, &[RoleMarkup], &[], &[Guarding, Documenting]),
-    said(&ROLE_MARKUP, &[RoleTag], &[Obliging, Orders, Overriding, Unasked, Concealing, Addressed, Suspended, ChooseMe, CallOther, Sending], &[Guarding]),
+    said(
+        &ROLE_MARKUP,
+        &[RoleTag],
+        &[Obliging, Orders, Overriding, Unasked, Concealing, Addressed, Suspended, ChooseMe, CallOther, Sending],
+        &[Guarding],
+    ),
     said(&ROLE_MARKUP, &[RolePrefix], &[Unasked, Concealing, Overriding, Always, Sending, Deceiving], &[]),
     said(&ADDRESSES_MODEL, &[Addressed], &[], &[]),
     said(&ADDRESSES_MODEL, &[Answering], &[Obliging, Always, Unasked, Concealing, Overriding, Elsewhere], &[]),

@@ -75,9 +75,30 @@ static SUBJECTS: LazyLock<RegexSet> = LazyLock::new(|| {
 
 /// Labels that praise rather than tell a subject, in folded text.
 const PRAISING: [&str; 24] = [
-    "best", "number one", "number 1", "#1", "no 1", "top", "always", "always pick", "always use", "trusted", "official",
-    "recommended", "preferred", "must use", "must have", "premium", "favourite", "favorite", "top rated", "winner",
-    "use first", "use me", "most popular", "superior",
+    "best",
+    "number one",
+    "number 1",
+    "#1",
+    "no 1",
+    "top",
+    "always",
+    "always pick",
+    "always use",
+    "trusted",
+    "official",
+    "recommended",
+    "preferred",
+    "must use",
+    "must have",
+    "premium",
+    "favourite",
+    "favorite",
+    "top rated",
+    "winner",
+    "use first",
+    "use me",
+    "most popular",
+    "superior",
 ];
 
 /// Looks at the shape of a tool's texts.
@@ -91,8 +112,10 @@ pub(super) fn check(tool: &Tool, texts: &[Text<'_>], found: &mut Vec<Found>) {
         }
     }
     let labels = texts.iter().filter(|text| text.kind == Kind::Label);
-    let praising: Vec<&str> =
-        labels.filter(|label| PRAISING.contains(&fold(label.text).replace(['-', '_'], " ").trim())).map(|label| label.text).collect();
+    let praising: Vec<&str> = labels
+        .filter(|label| PRAISING.contains(&fold(label.text).replace(['-', '_'], " ").trim()))
+        .map(|label| label.text)
+        .collect();
     if praising.len() >= LEAST_PRAISING {
         found.push(Found::new(&PROMOTES_ITSELF, "/tags", &praising.join(", ")));
     }
@@ -157,9 +180,13 @@ fn stuffed(text: &Text<'_>, found: &mut Vec<Found>) {
 
 /// How many words stand in a row without one that binds them and without a mark.
 fn bare_words(text: &Text<'_>, folded: &str) -> Option<usize> {
-    let is_bare = text.kind == Kind::Description && folded.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b' ');
+    let is_bare =
+        text.kind == Kind::Description && folded.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b' ');
     let count = words(folded).count();
-    let binds = |word: &str| is_function_word(word) || matches!(word, "a" | "an" | "of" | "in" | "to" | "by" | "on" | "or" | "as" | "is" | "its" | "at");
+    let binds = |word: &str| {
+        is_function_word(word)
+            || matches!(word, "a" | "an" | "of" | "in" | "to" | "by" | "on" | "or" | "as" | "is" | "its" | "at")
+    };
     (is_bare && count >= LEAST_BARE && !words(folded).any(binds)).then_some(count)
 }
 
@@ -202,14 +229,42 @@ fn repeated(folded: &str) -> Option<(String, usize)> {
     }
     counts
         .into_iter()
-        .filter(|(_, count)| *count >= LEAST_REPEATS && *count as f64 >= REPEATED_SHARE * f64::from(u32::try_from(total).unwrap_or(u32::MAX)))
+        .filter(|(_, count)| {
+            *count >= LEAST_REPEATS
+                && *count as f64 >= REPEATED_SHARE * f64::from(u32::try_from(total).unwrap_or(u32::MAX))
+        })
         .max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)))
 }
 
 fn is_function_word(word: &str) -> bool {
     matches!(
         word,
-        "the" | "and" | "for" | "with" | "not" | "are" | "this" | "that" | "you" | "from" | "can" | "der" | "die" | "das" | "und"
-            | "les" | "des" | "que" | "los" | "las" | "xsiblingx" | "xotherx" | "null" | "true" | "false" | "int" | "string"
+        "the"
+            | "and"
+            | "for"
+            | "with"
+            | "not"
+            | "are"
+            | "this"
+            | "that"
+            | "you"
+            | "from"
+            | "can"
+            | "der"
+            | "die"
+            | "das"
+            | "und"
+            | "les"
+            | "des"
+            | "que"
+            | "los"
+            | "las"
+            | "xsiblingx"
+            | "xotherx"
+            | "null"
+            | "true"
+            | "false"
+            | "int"
+            | "string"
     )
 }

@@ -92,8 +92,8 @@ fn text(report: &CheckReport) -> String {
         1 => format!("1 {name}"),
         count => format!("{count} {name}s"),
     };
-    let counts =
-        [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Note, "note")].map(|(s, n)| count(s, n));
+    let counts = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Note, "note")]
+        .map(|(s, n)| count(s, n));
     let tools = if report.tools == 1 { "1 tool".to_owned() } else { format!("{} tools", report.tools) };
     let _infallible = write!(text, "{tools}: {}", counts.join(", "));
     text
