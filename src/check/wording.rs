@@ -22,7 +22,7 @@ const LEAST_ORDER: usize = 4;
 /// Words of purposes that need secrets, in folded text.
 static NEEDS_SECRETS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:ssh|clipboard|browser|cookie|contact|histor|otp|2fa|mfa|key|secret|credential|env|aws|s3|cloud|git|deploy|config|vault|leak|scan|log.?in|log.?on|sign.?(?:in|up)|auth|token|password|passw|encrypt|decrypt|crypt|wallet|mnemonic|account|session|cert|kube|docker|server|host|database|connect|registry|publish|install|user|register|api|oauth|identity|protect|unlock|security|wifi|ftp|smtp|mail|schlussel|zugang|kennwort|passwort|secret|密|登录|парол)",
+        r"(?:ssh|instance|machine|clipboard|browser|cookie|contact|histor|otp|2fa|mfa|key|secret|credential|env|aws|s3|cloud|git|deploy|config|vault|leak|scan|log.?in|log.?on|sign.?(?:in|up)|auth|token|password|passw|encrypt|decrypt|crypt|wallet|mnemonic|account|session|cert|kube|docker|server|host|database|connect|registry|publish|install|user|register|api|oauth|identity|protect|unlock|security|wifi|ftp|smtp|mail|schlussel|zugang|kennwort|passwort|secret|密|登录|парол)",
     )
 });
 
