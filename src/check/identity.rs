@@ -1,5 +1,5 @@
-//! Whom a tool gives itself out for: names of others in disguise, aliases that agents use for something else, and texts
-//! that are another source's.
+//! Whom a tool gives itself out for: names of others in disguise, aliases that agents use for something else, and
+//! texts that are another source's.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -221,7 +221,8 @@ fn has_to_do(tool: &Tool, reserved: &str) -> bool {
         || told.iter().any(|word| meant.iter().any(|other| stem(word) == stem(other)))
 }
 
-/// Finds tools whose text is nearly that of another source's tool, by MinHash with bands: linear in the number of tools.
+/// Finds tools whose text is nearly that of another source's tool, by MinHash with bands: linear in the number of
+/// tools.
 fn near_duplicates(tools: &[&Tool], found: &mut [Vec<Found>]) {
     let sources: BTreeSet<Option<&str>> = tools.iter().map(|tool| tool.source.as_deref()).collect();
     if sources.len() < 2 {

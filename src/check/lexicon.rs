@@ -1,10 +1,11 @@
-//! The words that rules are made of: what a sentence may say to a model, each in the languages that catalogs are written
-//! in.
+//! The words that rules are made of: what a sentence may say to a model, each in the languages that catalogs are
+//! written in.
 //!
-//! A concept is a set of patterns, matched against folded text (`fold`), in which `xownx` stands before the tool's own
-//! name, `xsiblingx` before another of its source, `xforeignx` before one of another source, and `xotherx` before any
-//! other identifier. The kinds are those of the field: direct injection, concealment, shadowing of other tools,
-//! exfiltration, manipulation of the selection (OWASP LLM01 and the OWASP MCP Top 10, Invariant Labs on tool poisoning).
+//! A concept is a set of patterns, matched against folded text (`fold`), in which `xownx` stands before the tool's
+//! own name, `xsiblingx` before another of its source, `xforeignx` before one of another source, and `xotherx` before
+//! any other identifier. The kinds are those of the field: direct injection, concealment, shadowing of other tools,
+//! exfiltration, manipulation of the selection (OWASP LLM01 and the OWASP MCP Top 10, Invariant Labs on tool
+//! poisoning).
 
 use std::sync::LazyLock;
 

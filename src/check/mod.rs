@@ -1,11 +1,12 @@
 //! Linting a catalog: what is invalid, what clashes, and what is written to deceive a model or its user.
 //!
-//! A catalog is read leniently: what the reader refuses becomes a finding, and everything else is looked at still, so that
-//! one run shows all. `texts` lists what a model gets to read of a tool; `fold` undresses it; `lexicon` tells what a
-//! sentence says, and `rules` which things said together are a finding; `wording` applies them. `hidden` looks at what is
-//! not seen, `shape` at lengths and lists, `identity` at whom a tool gives itself out for.
+//! A catalog is read leniently: what the reader refuses becomes a finding, and everything else is looked at still, so
+//! that one run shows all. `texts` lists what a model gets to read of a tool; `fold` undresses it; `lexicon` tells
+//! what a sentence says, and `rules` which things said together are a finding; `wording` applies them. `hidden` looks
+//! at what is not seen, `shape` at lengths and lists, `identity` at whom a tool gives itself out for.
 //!
-//! Findings are hints, not a defence: who knows the rules can write around them. What they find is worth a person's look.
+//! Findings are hints, not a defence: who knows the rules can write around them. What they find is worth a person's
+//! look.
 
 mod fold;
 mod hidden;
@@ -16,6 +17,7 @@ mod shape;
 mod texts;
 mod wording;
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -74,8 +76,8 @@ pub struct Finding {
 impl CheckReport {
     /// Looks at a catalog file, or at a folder that holds `tools.jsonl` or `tools.json`.
     ///
-    /// With [`Conflicts::Warn`](crate::Conflicts::Warn) conflicts are warnings, since such a catalog is read without what
-    /// gives way.
+    /// With [`Conflicts::Warn`](crate::Conflicts::Warn) conflicts are warnings, since such a catalog is read without
+    /// what gives way.
     ///
     /// # Errors
     ///
@@ -146,9 +148,11 @@ fn refused(examined: &Examined, conflicts: Conflicts) -> Vec<Finding> {
         Conflicts::Strict => Severity::Error,
         Conflicts::Warn => Severity::Warning,
     };
+    let tools: HashMap<&str, &Tool> =
+        examined.tools.iter().map(|(position, tool)| (position.as_str(), tool.as_ref())).collect();
     let place = |fault: &CatalogFault| {
-        let tool = examined.tools.iter().find(|(position, _)| *position == fault.position);
-        tool.map(|(_, tool)| (tool.id.clone(), tool.source.clone()))
+        let tool = tools.get(fault.position.as_str());
+        tool.map(|tool| (tool.id.clone(), tool.source.clone()))
     };
     let finding = |fault: &CatalogFault, rule: &'static Rule, severity| {
         let tool = place(fault);
