@@ -35,6 +35,7 @@ mod http;
 mod schema;
 mod catalog;
 mod names;
+mod check;
 mod eligibility;
 mod embed;
 mod index;
@@ -63,6 +64,7 @@ pub use catalog::document::Field;
 pub use catalog::{
     Alias, Annotations, Catalog, CatalogOptions, Conflicts, NoSchemaMode, OperatorAliases, Safety, ThreatLevel, Tool,
 };
+pub use check::{CHECK_VERSION, CheckReport, Finding, Rule, Severity};
 pub use eligibility::{IneligibleReason, MAX_LISTED_INELIGIBLE};
 #[cfg(feature = "tuned")]
 pub use embed::TunedEmbedder;

@@ -130,6 +130,18 @@ pub(crate) fn reserved() -> impl Iterator<Item = &'static str> {
     RESERVED.iter().map(String::as_str)
 }
 
+/// The tools that an ecosystem's name stands for, in any writing of it.
+pub(crate) fn known_for(name: &str) -> Vec<String> {
+    let name = normalise(name);
+    let aliases = OperatorAliases::ecosystem().0.into_iter().filter(|alias| normalise(&alias.name) == name);
+    aliases
+        .flat_map(|alias| match alias.target {
+            Target::Tool(tool) => vec![tool],
+            Target::FirstOf(tools) => tools,
+        })
+        .collect()
+}
+
 /// The members of the object in order, repeated ones included.
 struct Members(Vec<(String, Value)>);
 

@@ -23,9 +23,10 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 pub use aliases::OperatorAliases;
-pub(crate) use aliases::is_reserved;
+pub(crate) use aliases::{is_reserved, known_for, reserved};
 pub use definition::{Alias, Annotations, NoSchemaMode, Safety, ThreatLevel, Tool};
 pub use options::{CatalogOptions, Conflicts};
+pub(crate) use options::{Entries, Examined};
 
 use crate::error::{CatalogError, CatalogFault};
 use crate::ranking::ToolId;
@@ -182,7 +183,7 @@ fn digest(tools: &[Arc<Tool>]) -> String {
 }
 
 /// The number in `line 3` or `entry 4`, by which faults are ordered.
-fn position_number(position: &str) -> usize {
+pub(crate) fn position_number(position: &str) -> usize {
     position.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 

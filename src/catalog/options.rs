@@ -45,6 +45,18 @@ pub(crate) struct Entries {
     pub(crate) faults: Vec<CatalogFault>,
 }
 
+/// Everything that is wrong with what was read, and the tools as they were before anything gave way.
+pub(crate) struct Examined {
+    /// Each with its position.
+    pub(crate) tools: Vec<(String, Arc<Tool>)>,
+    /// What is wrong with each entry by itself.
+    pub(crate) faults: Vec<CatalogFault>,
+    /// What is wrong between them.
+    pub(crate) conflicts: Vec<CatalogFault>,
+    /// What is wrong with the operator's aliases.
+    pub(crate) alias_faults: Vec<CatalogFault>,
+}
+
 impl CatalogOptions {
     /// Reads a catalog file, or a folder that holds `tools.jsonl` or `tools.json`.
     ///
@@ -81,7 +93,12 @@ impl CatalogOptions {
         Ok((origin, entries))
     }
 
-    fn read_entries(&self, bytes: &[u8], origin: &str, file_source: Option<&str>) -> Result<Entries, CatalogError> {
+    pub(crate) fn read_entries(
+        &self,
+        bytes: &[u8],
+        origin: &str,
+        file_source: Option<&str>,
+    ) -> Result<Entries, CatalogError> {
         let document = format::split(bytes, origin)?;
         let source = document.source.as_deref().or(self.default_source.as_deref()).or(file_source);
         let read: Vec<_> = document
@@ -110,6 +127,26 @@ impl CatalogOptions {
         let settled = std::mem::replace(&mut catalog.notices, notices);
         catalog.notices.extend(settled);
         Ok(catalog)
+    }
+
+    /// Looks for everything that is wrong with what was read, and leaves nothing out.
+    pub(crate) fn examine(&self, entries: Entries) -> Examined {
+        let untrusted = |source: &Option<String>| source.as_ref().is_some_and(|s| self.untrusted_sources.contains(s));
+        let marked = entries.tools.into_iter().map(|(position, mut tool)| {
+            tool.untrusted |= untrusted(&tool.source);
+            (position, tool)
+        });
+        let tools: Vec<(String, Arc<Tool>)> = marked.map(|(position, tool)| (position, Arc::new(tool))).collect();
+        // Aliases that do not count clash with none.
+        let counting = tools.iter().map(|(position, tool)| {
+            let mut tool = Arc::clone(tool);
+            if tool.untrusted {
+                self.distrust(position, Arc::make_mut(&mut tool));
+            }
+            (position.clone(), tool)
+        });
+        let settled = conflicts::settle(counting.collect(), self.aliases.as_ref());
+        Examined { tools, faults: entries.faults, conflicts: settled.conflicts, alias_faults: settled.alias_faults }
     }
 
     /// Takes from an untrusted tool the aliases that do not count, and says which; an id of its own choice could be

@@ -114,6 +114,16 @@ impl CatalogArgs {
     pub(super) fn open(&self) -> anyhow::Result<Catalog> {
         self.reading.open(&self.catalog)
     }
+
+    /// Where the catalog is.
+    pub(super) fn path(&self) -> &Path {
+        &self.catalog
+    }
+
+    /// How it is read.
+    pub(super) fn options(&self) -> anyhow::Result<CatalogOptions> {
+        self.reading.options()
+    }
 }
 
 impl ReadingArgs {
@@ -126,7 +136,7 @@ impl ReadingArgs {
         Ok(catalog)
     }
 
-    pub(super) fn options(&self) -> anyhow::Result<CatalogOptions> {
+    fn options(&self) -> anyhow::Result<CatalogOptions> {
         let aliases = match self.aliases.as_deref() {
             Some(path) if path == Path::new("ecosystem") => Some(OperatorAliases::ecosystem()),
             Some(path) => Some(OperatorAliases::open(path)?),

@@ -4,6 +4,7 @@
 //! 2 usage or input error.
 
 mod args;
+mod check;
 mod completions;
 mod eval;
 mod index;
@@ -41,6 +42,8 @@ enum Command {
     Translate(translate::TranslateCommand),
     /// Hold calls of a model to the tools that they mean: one result a call.
     Validate(validate::ValidateCommand),
+    /// Look for what is wrong with a catalog: schemas, names and aliases, and texts written to deceive a model.
+    Check(check::CheckCommand),
     /// Measure ranking quality and latency on queries with known answers.
     Eval(eval::EvalCommand),
     /// List the embedding models that --model takes, and fetch them.
@@ -58,6 +61,7 @@ pub fn main() -> ExitCode {
         Command::Resolve(command) => command.run(),
         Command::Translate(command) => command.run().map(done),
         Command::Validate(command) => command.run(),
+        Command::Check(command) => command.run(),
         Command::Index(command) => command.run().map(done),
         Command::Eval(command) => command.run().map(done),
         Command::Models(command) => command.run().map(done),

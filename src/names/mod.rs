@@ -217,7 +217,7 @@ impl NameTable {
 }
 
 /// The words of a name, in small letters: what stands between separators and changes of case.
-fn words_of(name: &str) -> BTreeSet<String> {
+pub(crate) fn words_of(name: &str) -> BTreeSet<String> {
     let mut words = BTreeSet::new();
     let mut word = String::new();
     let mut last_is_small = false;

@@ -17,6 +17,9 @@ mod aliases;
 // Calls in files.
 #[cfg(feature = "cli")]
 mod validating;
+// What is found in hostile catalogs, and what is not in honest ones.
+#[cfg(feature = "cli")]
+mod checking;
 // What names mean.
 #[cfg(feature = "cli")]
 mod naming;

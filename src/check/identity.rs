@@ -1,0 +1,302 @@
+//! Whom a tool gives itself out for: names of others in disguise, aliases that agents use for something else, and
+//! texts that are another source's.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::LazyLock;
+
+use rayon::prelude::*;
+use regex::Regex;
+use unicode_normalization::UnicodeNormalization;
+
+use super::Found;
+use super::fold::{fold, is_mixed, letter_for, words};
+use super::rules::{ALIAS_SQUATTING, CONFUSABLE_NAME, IMITATED_NAME, NEAR_DUPLICATE};
+use super::texts::{Kind, texts};
+use crate::catalog::spelling::normalise;
+use crate::catalog::{Tool, is_reserved, known_for, reserved};
+use crate::names::words_of;
+
+/// Texts that share as many of their words are nearly the same (Jaccard).
+const SAME: f64 = 0.72;
+/// Shorter texts are the same by chance.
+const LEAST_WORDS: usize = 9;
+/// More words of a text are not compared.
+const MOST_WORDS: usize = 600;
+/// MinHash: as many bands of as many hashes.
+const BANDS: usize = 16;
+const ROWS: usize = 3;
+/// As many tools of one band are compared with the next.
+const MOST_ALIKE: usize = 8;
+
+/// A source that is a server elsewhere: an address, or the name of a host.
+static REMOTE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)^(?:[a-z][a-z0-9+.-]*://.+|(?:[a-z0-9-]+\.)+[a-z]{2,}(?::\d+)?(?:/.*)?)$")
+        .expect("a test compiles it")
+});
+
+fn is_remote(tool: &Tool) -> bool {
+    tool.untrusted || tool.source.as_deref().is_some_and(|source| REMOTE.is_match(source))
+}
+
+/// Looks at whom tools give themselves out for; `found` has a place for each tool.
+pub(super) fn check(tools: &[&Tool], found: &mut [Vec<Found>]) {
+    imitations(tools, found);
+    squatting(tools, found);
+    near_duplicates(tools, found);
+}
+
+/// What a name is without the disguises of ASCII: digits for letters, and pairs that look like one letter.
+fn undisguised(name: &str) -> String {
+    let plain: String = normalise(name).chars().map(letter_for).collect();
+    plain.replace("rn", "m").replace("vv", "w").replace("cl", "d").replace(['l', 'j'], "i")
+}
+
+fn imitations(tools: &[&Tool], found: &mut [Vec<Found>]) {
+    // Who is imitated: the ecosystem's names, and the names of other sources.
+    let mut known: HashMap<String, Vec<(String, Option<&str>)>> = HashMap::new();
+    for name in reserved() {
+        known.entry(undisguised(name)).or_default().push((name.to_owned(), Some("the ecosystem")));
+    }
+    for tool in tools {
+        let owners = known.entry(undisguised(&tool.name)).or_default();
+        let owner = (normalise(&tool.name), tool.source.as_deref());
+        if owners.len() < MOST_ALIKE && !owners.contains(&owner) {
+            owners.push(owner);
+        }
+    }
+    let sources: BTreeSet<&str> = tools.iter().filter_map(|tool| tool.source.as_deref()).collect();
+    let mut by_look: HashMap<String, Vec<&str>> = HashMap::new();
+    for &source in &sources {
+        by_look.entry(undisguised(source)).or_default().push(source);
+    }
+    for (tool, found) in tools.iter().zip(found) {
+        let name = normalise(&tool.name);
+        let like = known.get(&undisguised(&tool.name)).and_then(|owners| {
+            owners.iter().find(|(other, source)| {
+                *other != name && *source != tool.source.as_deref() && is_disguise(&name, other)
+            })
+        });
+        let like = like.map(|(other, _)| other.clone()).or_else(|| slip_of(&name)).or_else(|| {
+            fold(&tool.name)
+                .split(|c: char| !c.is_alphanumeric())
+                .find_map(|word| disguised_word(word).map(str::to_owned))
+        });
+        if let Some(other) = like {
+            let message = format!("the name looks like {:?}", super::shown(&other));
+            found.push(Found { message, ..Found::new(&IMITATED_NAME, "/name", &tool.name) });
+        }
+        let alike = tool.source.as_deref().and_then(|source| {
+            let others = by_look.get(&undisguised(source))?;
+            others.iter().find(|other| is_disguise(&normalise(source), &normalise(other)))
+        });
+        if let Some(other) = alike {
+            let message = format!("the source looks like {:?}", super::shown(other));
+            found.push(Found {
+                message,
+                ..Found::new(&IMITATED_NAME, "/source", tool.source.as_deref().unwrap_or_default())
+            });
+        }
+        scripts(tool, found);
+    }
+}
+
+/// Of two names that look alike, the one that is in disguise has the digits, or the letter pairs.
+fn is_disguise(name: &str, other: &str) -> bool {
+    let digits = |name: &str| name.bytes().filter(u8::is_ascii_digit).count();
+    name.len() > 2 && (digits(name), name.len()) > (digits(other), other.len())
+}
+
+/// The ecosystem's name that a name is one slip away from: a letter exchanged, doubled or left out, two swapped.
+fn slip_of(name: &str) -> Option<String> {
+    if name.len() < 6 || is_reserved(name) {
+        return None;
+    }
+    reserved()
+        .filter(|known| known.len() >= 6 && known.len().abs_diff(name.len()) <= 1)
+        .find(|known| {
+            let inflected = name.strip_prefix(known).or(known.strip_prefix(name));
+            inflected.is_none() && strsim::osa_distance(known, name) == 1
+        })
+        .map(str::to_owned)
+}
+
+/// Words of many a tool's name.
+const COMMON: [&str; 44] = [
+    "account", "admin", "calendar", "code", "command", "comment", "commit", "create", "database", "delete", "deploy",
+    "document", "download", "edit", "email", "execute", "fetch", "file", "image", "invoice", "issue", "list", "login",
+    "mail", "make", "memory", "merge", "message", "modify", "move", "password", "payment", "query", "remove", "rename",
+    "review", "search", "send", "system", "terminal", "transfer", "update", "upload", "write",
+];
+
+/// The common word that a word is in disguise: `wr1te`, `rnerge`.
+fn disguised_word(word: &str) -> Option<&'static str> {
+    COMMON.into_iter().find(|common| undisguised(word) == undisguised(common) && is_disguise(word, common))
+}
+
+/// Names in letters that are not what they seem.
+fn scripts(tool: &Tool, found: &mut Vec<Found>) {
+    let names = std::iter::once(("/name".to_owned(), tool.name.as_str()));
+    let aliases = tool.aliases.iter().enumerate().map(|(at, alias)| (format!("/aliases/{at}"), alias.name.as_str()));
+    for (pointer, name) in names.chain(aliases).filter(|(_, name)| !name.is_ascii()) {
+        let plain: String = name.nfkc().collect();
+        let message = if plain.is_ascii() {
+            format!("the name reads {:?} in plain letters", super::shown(&plain))
+        } else if let Some(word) = words(name).find(|word| is_mixed(word)) {
+            format!("the word {:?} mixes Latin letters with others that look alike", super::shown(word))
+        } else {
+            continue;
+        };
+        found.push(Found { message, ..Found::new(&CONFUSABLE_NAME, &pointer, name) });
+    }
+}
+
+/// What hosts call the controls that no server has: asking people, ending a turn, looking for tools.
+const HOSTS: [&str; 20] = [
+    "askuser",
+    "askhuman",
+    "asktheuser",
+    "askapproval",
+    "confirm",
+    "humanapproval",
+    "requestapproval",
+    "getapproval",
+    "requestpermission",
+    "userinput",
+    "humaninput",
+    "finalanswer",
+    "finish",
+    "think",
+    "listtools",
+    "searchtools",
+    "toolsearch",
+    "calltool",
+    "describetool",
+    "systemprompt",
+];
+
+fn squatting(tools: &[&Tool], found: &mut [Vec<Found>]) {
+    let mut owners: HashMap<String, Vec<Option<&str>>> = HashMap::new();
+    for tool in tools {
+        owners.entry(normalise(&tool.name)).or_default().push(tool.source.as_deref());
+    }
+    for (tool, found) in tools.iter().zip(found) {
+        for (index, alias) in tool.aliases.iter().enumerate() {
+            let name = normalise(&alias.name);
+            let others =
+                owners.get(&name).is_some_and(|sources| sources.iter().any(|source| *source != tool.source.as_deref()));
+            let message = if HOSTS.contains(&name.as_str()) {
+                format!("{:?} is what a host calls its own controls", super::shown(&alias.name))
+            } else if is_reserved(&alias.name) && is_remote(tool) {
+                format!(
+                    "a server elsewhere claims {:?}, which agents use for a tool of their own host",
+                    super::shown(&alias.name)
+                )
+            } else if is_reserved(&alias.name) && !has_to_do(tool, &alias.name) {
+                format!("agents use {:?} for something that this tool does not speak of", super::shown(&alias.name))
+            } else if others {
+                format!("the alias {:?} is the name of another source's tool", super::shown(&alias.name))
+            } else {
+                continue;
+            };
+            found.push(Found { message, ..Found::new(&ALIAS_SQUATTING, &format!("/aliases/{index}"), &alias.name) });
+            break;
+        }
+    }
+}
+
+/// Words that every other tool has.
+const SAYING_NOTHING: [&str; 12] =
+    ["run", "exec", "execute", "get", "in", "to", "by", "do", "use", "a", "tool", "open"];
+
+/// Tells whether a tool's words are those of what a name of the ecosystem stands for.
+fn has_to_do(tool: &Tool, reserved: &str) -> bool {
+    let mut meant: BTreeSet<String> = words_of(reserved);
+    meant.extend(known_for(reserved).iter().flat_map(|name| words_of(name)));
+    meant.retain(|word| !SAYING_NOTHING.contains(&word.as_str()));
+    let told = format!("{} {} {}", tool.name, tool.title.as_deref().unwrap_or_default(), tool.description);
+    let told = words_of(&told[..told.floor_char_boundary(1 << 12)]);
+    // Agents' names are English; a tool that is described in another language cannot share their words.
+    !told.iter().all(|word| word.is_ascii())
+        || told.iter().any(|word| meant.iter().any(|other| stem(word) == stem(other)))
+}
+
+/// Finds tools whose text is nearly that of another source's tool, by MinHash with bands: linear in the number of
+/// tools.
+fn near_duplicates(tools: &[&Tool], found: &mut [Vec<Found>]) {
+    let sources: BTreeSet<Option<&str>> = tools.iter().map(|tool| tool.source.as_deref()).collect();
+    if sources.len() < 2 {
+        return;
+    }
+    let bags: Vec<BTreeSet<u64>> = tools.par_iter().map(|tool| bag(tool)).collect();
+    let signatures: Vec<Vec<u64>> =
+        bags.par_iter().map(|bag| (0..BANDS).map(|band| signature(bag, band)).collect()).collect();
+    // Who is trusted, and who came first, is not the copy.
+    let mut order: Vec<usize> = (0..tools.len()).filter(|&at| bags[at].len() >= LEAST_WORDS).collect();
+    order.sort_by_key(|&at| tools[at].untrusted);
+    let mut bands: HashMap<(usize, u64), Vec<usize>> = HashMap::new();
+    for at in order {
+        let mut like = None;
+        for (band, &signature) in signatures[at].iter().enumerate() {
+            let alike = bands.entry((band, signature)).or_default();
+            like = like.or_else(|| {
+                let foreign = alike.iter().filter(|&&other| is_foreign(tools[other], tools[at]));
+                foreign.copied().find(|&other| similarity(&bags[at], &bags[other]) >= SAME)
+            });
+            if alike.len() < MOST_ALIKE {
+                alike.push(at);
+            }
+        }
+        if let Some(other) = like {
+            let message = format!("the text is nearly that of {:?}", super::shown(&tools[other].id));
+            found[at].push(Found { message, ..Found::new(&NEAR_DUPLICATE, "/description", &tools[at].description) });
+        }
+    }
+}
+
+/// Tells whether two tools come from different hands: other sources, and not `family.one` and `family.other`.
+fn is_foreign(a: &Tool, b: &Tool) -> bool {
+    let family = |tool: &Tool| tool.name.split_once('.').map(|(family, _)| family.to_owned());
+    a.source != b.source && (family(a).is_none() || family(a) != family(b))
+}
+
+/// The hashes of a tool's words: what it says of itself and of its parameters.
+fn bag(tool: &Tool) -> BTreeSet<u64> {
+    let texts = texts(tool);
+    let told =
+        texts.iter().filter(|text| matches!(text.kind, Kind::Description | Kind::Parameter | Kind::ParameterName));
+    let mut bag = BTreeSet::new();
+    for text in told {
+        for word in words(&fold(&text.text[..text.text.floor_char_boundary(1 << 16)])) {
+            bag.insert(hash(0, stem(word)));
+            if bag.len() >= MOST_WORDS {
+                return bag;
+            }
+        }
+    }
+    bag
+}
+
+/// A word without the endings that a copyist changes.
+fn stem(word: &str) -> &str {
+    word.strip_suffix("es").or(word.strip_suffix('s')).filter(|stem| stem.len() > 2).unwrap_or(word)
+}
+
+fn hash(seed: usize, value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    seed.hash(&mut hasher);
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The least hashes of a bag under the hash functions of a band.
+fn signature(bag: &BTreeSet<u64>, band: usize) -> u64 {
+    let least = |row: usize| bag.iter().map(|word| hash(band * ROWS + row + 1, word)).min();
+    let rows: Vec<Option<u64>> = (0..ROWS).map(least).collect();
+    hash(0, rows)
+}
+
+fn similarity(a: &BTreeSet<u64>, b: &BTreeSet<u64>) -> f64 {
+    let shared = a.intersection(b).count();
+    shared as f64 / (a.len() + b.len() - shared).max(1) as f64
+}

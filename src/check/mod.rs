@@ -1,0 +1,232 @@
+//! Linting a catalog: what is invalid, what clashes, and what is written to deceive a model or its user.
+//!
+//! A catalog is read leniently: what the reader refuses becomes a finding, and everything else is looked at still, so
+//! that one run shows all. `texts` lists what a model gets to read of a tool; `fold` undresses it; `lexicon` tells
+//! what a sentence says, and `rules` which things said together are a finding; `wording` applies them. `hidden` looks
+//! at what is not seen, `shape` at lengths and lists, `identity` at whom a tool gives itself out for.
+//!
+//! Findings are hints, not a defence: who knows the rules can write around them. What they find is worth a person's
+//! look.
+
+mod fold;
+mod hidden;
+mod identity;
+mod lexicon;
+mod rules;
+mod shape;
+mod texts;
+mod wording;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::catalog::{CatalogOptions, Conflicts, Entries, Examined, Tool, position_number};
+use crate::error::{CatalogError, CatalogFault};
+
+pub use rules::{Rule, Severity};
+
+/// The version of a serialised [`CheckReport`].
+pub const CHECK_VERSION: u32 = 1;
+
+/// The most characters of a text that a finding quotes.
+const MAX_SHOWN: usize = 160;
+
+/// What is wrong with a catalog, or looks so.
+#[derive(Debug, Clone, Serialize)]
+pub struct CheckReport {
+    /// [`CHECK_VERSION`].
+    pub version: u32,
+    /// Where the catalog comes from.
+    pub catalog: String,
+    /// How many tools were looked at, refused ones included.
+    pub tools: usize,
+    /// In the order of the catalog, for each tool by severity.
+    pub findings: Vec<Finding>,
+}
+
+/// One thing that is wrong, or looks so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The rule's stable name; see [`CheckReport::rules`].
+    pub code: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// Where the entry stands: `line 3`, `entry 4`.
+    pub position: String,
+    /// The tool's id, where the entry has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// The tool's source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// JSON pointer into the definition, in the native names of its members; empty for the whole.
+    pub pointer: String,
+    /// What is wrong.
+    pub message: String,
+    /// The text in question, shortened and made printable.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub evidence: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl CheckReport {
+    /// Looks at a catalog file, or at a folder that holds `tools.jsonl` or `tools.json`.
+    ///
+    /// With [`Conflicts::Warn`](crate::Conflicts::Warn) conflicts are warnings, since such a catalog is read without
+    /// what gives way.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError`] when the file cannot be read or holds no catalog at all; everything else is a finding.
+    pub fn open(path: impl AsRef<Path>, options: &CatalogOptions) -> Result<Self, CatalogError> {
+        let (origin, entries) = options.open_entries(path.as_ref())?;
+        Ok(Self::of(entries, origin, options))
+    }
+
+    /// Looks at a catalog in memory; `origin` names it.
+    ///
+    /// # Errors
+    ///
+    /// As [`CheckReport::open`].
+    pub fn read(bytes: &[u8], origin: &str, options: &CatalogOptions) -> Result<Self, CatalogError> {
+        let entries = options.read_entries(bytes, origin, None)?;
+        Ok(Self::of(entries, origin.to_owned(), options))
+    }
+
+    /// Returns every rule, in the order of the documentation.
+    pub fn rules() -> &'static [&'static Rule] {
+        rules::ALL
+    }
+
+    /// Returns the number of findings of a severity.
+    pub fn count(&self, severity: Severity) -> usize {
+        self.findings.iter().filter(|finding| finding.severity == severity).count()
+    }
+
+    /// Returns the severity of the worst finding.
+    pub fn worst(&self) -> Option<Severity> {
+        self.findings.iter().map(|finding| finding.severity).max()
+    }
+
+    fn of(entries: Entries, catalog: String, options: &CatalogOptions) -> Self {
+        let examined = options.examine(entries);
+        let tools: Vec<&Tool> = examined.tools.iter().map(|(_, tool)| tool.as_ref()).collect();
+        let names = wording::Names::new(tools.iter().copied());
+        let mut found: Vec<Vec<Found>> = tools.par_iter().map(|tool| of_tool(tool, &names)).collect();
+        identity::check(&tools, &mut found);
+        let mut findings = refused(&examined, options.conflicts);
+        for ((position, tool), found) in examined.tools.iter().zip(found) {
+            findings.extend(found.into_iter().map(|found| found.at(position, tool)));
+        }
+        findings.sort_by(|a, b| {
+            let place = |finding: &Finding| position_number(&finding.position);
+            place(a).cmp(&place(b)).then(b.severity.cmp(&a.severity))
+        });
+        // What the reader has said of a place need not be said again.
+        findings.dedup_by(|b, a| a.code == b.code && a.position == b.position && a.pointer == b.pointer);
+        Self { version: CHECK_VERSION, catalog, tools: examined.tools.len(), findings }
+    }
+}
+
+fn of_tool(tool: &Tool, names: &wording::Names<'_>) -> Vec<Found> {
+    let texts = texts::texts(tool);
+    let mut found = wording::check(tool, &texts, names);
+    for text in &texts {
+        hidden::check(text, &mut found);
+    }
+    shape::check(tool, &texts, &mut found);
+    found
+}
+
+/// What the reader refuses.
+fn refused(examined: &Examined, conflicts: Conflicts) -> Vec<Finding> {
+    let settled = match conflicts {
+        Conflicts::Strict => Severity::Error,
+        Conflicts::Warn => Severity::Warning,
+    };
+    let tools: HashMap<&str, &Tool> =
+        examined.tools.iter().map(|(position, tool)| (position.as_str(), tool.as_ref())).collect();
+    let place = |fault: &CatalogFault| {
+        let tool = tools.get(fault.position.as_str());
+        tool.map(|tool| (tool.id.clone(), tool.source.clone()))
+    };
+    let finding = |fault: &CatalogFault, rule: &'static Rule, severity| {
+        let tool = place(fault);
+        Finding {
+            code: rule.code,
+            severity,
+            position: fault.position.clone(),
+            tool: tool.as_ref().map(|(id, _)| id.clone()).or_else(|| fault.name.clone()).map(|id| shown(&id)),
+            source: tool.and_then(|(_, source)| source).map(|source| shown(&source)),
+            pointer: fault.pointer.clone(),
+            message: shown(&fault.message),
+            evidence: String::new(),
+            remedy: fault.remedy.clone(),
+        }
+    };
+    let entries = examined.faults.iter().map(|fault| finding(fault, rule_of_fault(fault), Severity::Error));
+    let clashes = examined.conflicts.iter().map(|fault| finding(fault, rule_of_conflict(fault), settled));
+    let operator = examined.alias_faults.iter().map(|fault| finding(fault, &rules::OPERATOR_ALIAS, Severity::Error));
+    entries.chain(clashes).chain(operator).collect()
+}
+
+/// Faults of the reader are told apart by the place they are at.
+fn rule_of_fault(fault: &CatalogFault) -> &'static Rule {
+    let first = fault.pointer.split('/').nth(1).unwrap_or_default();
+    match first {
+        "parameters" | "provider_schema" | "output_schema" => &rules::INVALID_SCHEMA,
+        "name" | "id" | "source" | "aliases" => &rules::INVALID_NAME,
+        _ => &rules::INVALID_ENTRY,
+    }
+}
+
+fn rule_of_conflict(conflict: &CatalogFault) -> &'static Rule {
+    match conflict.pointer.as_str() {
+        "" => &rules::DUPLICATE_TOOL,
+        "/name" => &rules::CONFUSABLE_NAME,
+        _ => &rules::ALIAS_CONFLICT,
+    }
+}
+
+/// A finding before it is known where its tool stands.
+struct Found {
+    rule: &'static Rule,
+    severity: Severity,
+    pointer: String,
+    message: String,
+    evidence: String,
+}
+
+impl Found {
+    fn new(rule: &'static Rule, pointer: &str, evidence: &str) -> Self {
+        Self {
+            rule,
+            severity: rule.severity,
+            pointer: pointer.to_owned(),
+            message: rule.summary.to_owned(),
+            evidence: shown(evidence),
+        }
+    }
+
+    fn at(self, position: &str, tool: &Tool) -> Finding {
+        Finding {
+            code: self.rule.code,
+            severity: self.severity,
+            position: position.to_owned(),
+            tool: Some(shown(&tool.id)),
+            source: tool.source.as_deref().map(shown),
+            pointer: shown(&self.pointer),
+            message: shown(&self.message),
+            evidence: self.evidence,
+            remedy: self.rule.remedy.to_owned(),
+        }
+    }
+}
+
+fn shown(text: &str) -> String {
+    crate::catalog::spelling::shown(text, MAX_SHOWN).into_owned()
+}
