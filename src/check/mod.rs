@@ -14,6 +14,7 @@ mod identity;
 mod lexicon;
 mod rules;
 mod shape;
+mod skills;
 mod texts;
 mod wording;
 

@@ -100,6 +100,12 @@ rules! {
         "The text holds a shell command that loads or deletes", "remove it";
     NEAR_DUPLICATE = "near-duplicate", Warning,
         "Another source has a tool of nearly the same text", "keep the one whose source is trusted";
+    INVALID_SKILL = "invalid-skill", Error,
+        "A SKILL.md cannot be read or used", "mend the file";
+    MISNAMED_SKILL = "misnamed-skill", Warning,
+        "A skill's folder has another name", "give both the same name";
+    INCOMPATIBLE_SKILL = "incompatible-skill", Warning,
+        "A skill needs a tool that the catalog does not have", "give the tool that it means an alias";
 }
 
 /// Concepts that together break a rule when a sentence says them.

@@ -1,6 +1,7 @@
 //! `picktools check`.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -8,12 +9,15 @@ use serde_json::{Value, json};
 
 use super::args::CatalogArgs;
 use super::output;
-use crate::{CheckReport, Finding, Severity};
+use crate::{CatalogOptions, CheckReport, Conflicts, Finding, Severity, SkillFolder};
 
 #[derive(Args)]
 pub(super) struct CheckCommand {
     #[command(flatten)]
     catalog: CatalogArgs,
+    /// Folder of skills (SKILL.md) to look at too.
+    #[arg(long, value_name = "DIR")]
+    skills: Option<PathBuf>,
     /// The least severity that is reported.
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "note")]
     min_severity: Level,
@@ -49,6 +53,16 @@ impl CheckCommand {
     /// Answers "no" where something is as bad as what is denied, reported or not.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let mut report = CheckReport::open(self.catalog.path(), &self.catalog.options()?)?;
+        if let Some(folder) = &self.skills {
+            let found = SkillFolder::open(folder)?;
+            // What is wrong with the catalog is told already.
+            let options = CatalogOptions { conflicts: Conflicts::Warn, ..self.catalog.options()? };
+            let catalog = options.open(self.catalog.path()).ok();
+            if catalog.is_none() {
+                output::warn("the skills' tools are looked for once the catalog can be read");
+            }
+            report = report.with_skills(&found, catalog.as_ref());
+        }
         let denied = report.worst() >= Some(self.deny.severity());
         report.findings.retain(|finding| finding.severity >= self.min_severity.severity());
         if self.json {
