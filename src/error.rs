@@ -659,7 +659,7 @@ pub enum CallError {
         faults: Vec<ArgumentFault>,
         /// Small arguments that would fit, where some are known.
         #[serde(skip_serializing_if = "Option::is_none")]
-        example: Option<Value>,
+        example: Option<Box<Value>>,
         /// Why they could not be repaired, where that was tried.
         #[serde(skip_serializing_if = "Option::is_none")]
         failed_repair: Option<String>,
@@ -705,7 +705,7 @@ fn list(faults: &[ArgumentFault]) -> String {
     faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-fn correct_call(example: &Option<Value>) -> String {
+fn correct_call(example: &Option<Box<Value>>) -> String {
     example.as_ref().map_or(String::new(), |example| format!("; correct would be for example {example}"))
 }
 

@@ -353,7 +353,7 @@ impl Hydrator {
         Err(CallError::Invalid {
             tool: tool.id.clone(),
             faults,
-            example: example(schema, compiled),
+            example: example(schema, compiled).map(Box::new),
             failed_repair: None,
         })
     }

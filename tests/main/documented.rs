@@ -297,7 +297,7 @@ fn a_tool_without_a_schema_is_refused_unless_opted_in_and_then_flagged() {
                 );
             }
             Hydrated::NeedsApproval(call) => {
-                assert!(mode == NoSchemaMode::HumanApproval && call.arguments()["any"] == 1)
+                assert!(mode == NoSchemaMode::HumanApproval && call.arguments()["any"] == 1);
             }
         }
     }
