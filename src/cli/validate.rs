@@ -129,20 +129,34 @@ fn describe_valid(call: &ValidCall) -> String {
     text
 }
 
-/// A call of the file. Its arguments are kept as they are written, so that what is wrong with them is seen.
+/// A call of the file: `{"name", "arguments"}`, `{"name", "input"}` as Anthropic has it, or OpenAI's `{"function": {"name",
+/// "arguments"}}`. The arguments are kept as they are written, so that what is wrong with them is seen.
 #[derive(Deserialize)]
 struct Line<'a> {
     id: Option<String>,
+    name: Option<String>,
+    #[serde(borrow, alias = "input")]
+    arguments: Option<&'a RawValue>,
+    function: Option<Function<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Function<'a> {
     name: String,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
 
 impl Line<'_> {
-    fn call(self) -> ToolCall {
-        let raw = self.arguments.map_or("", RawValue::get);
+    fn call(self) -> Option<ToolCall> {
+        let (name, raw) = match (self.name, self.function) {
+            (Some(name), _) => (name, self.arguments),
+            (None, Some(function)) => (function.name, function.arguments),
+            (None, None) => return None,
+        };
+        let raw = raw.map_or("", RawValue::get);
         let arguments = serde_json::from_str(raw).unwrap_or_else(|_| raw.to_owned());
-        ToolCall { id: self.id, name: self.name, arguments: Arguments::Text(arguments) }
+        Some(ToolCall { id: self.id, name, arguments: Arguments::Text(arguments) })
     }
 }
 
@@ -169,17 +183,19 @@ fn read_calls(bytes: &[u8], provider: Option<Provider>) -> anyhow::Result<Vec<To
 
 /// Reads an array of calls, one call, or one a line.
 fn read_lines(text: &str) -> anyhow::Result<Vec<ToolCall>> {
-    if let Ok(lines) = serde_json::from_str::<Vec<Line<'_>>>(text) {
-        return Ok(lines.into_iter().map(Line::call).collect());
+    let parsed = |lines: Vec<Line<'_>>| lines.into_iter().map(Line::call).collect::<Option<Vec<_>>>();
+    if let Some(calls) = serde_json::from_str(text).ok().and_then(parsed) {
+        return Ok(calls);
     }
-    if let Ok(line) = serde_json::from_str::<Line<'_>>(text) {
-        return Ok(vec![line.call()]);
+    if let Some(call) = serde_json::from_str(text).ok().and_then(Line::call) {
+        return Ok(vec![call]);
     }
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
         .map(|(index, line)| {
-            let line = serde_json::from_str::<Line<'_>>(line).with_context(|| format!("line {}", index + 1))?;
-            Ok(line.call())
+            let place = || format!("line {}", index + 1);
+            let line: Line<'_> = serde_json::from_str(line).with_context(place)?;
+            line.call().context("it names no tool").with_context(place)
         })
         .collect()
 }

@@ -47,6 +47,12 @@ fn each_call_has_its_result_and_the_code_says_whether_all_may_be_run() {
     let (code, _) = validate(TERMINAL, &calls[0].to_string(), &[]);
     assert_eq!(code, Some(0));
 
+    let openai =
+        json!({"id": "1", "type": "function", "function": {"name": "bash", "arguments": "{\"command\": \"ls\"}"}});
+    let anthropic = json!({"type": "tool_use", "id": "2", "name": "bash", "input": {"command": "ls"}});
+    let (code, text) = validate(TERMINAL, &format!("{openai}\n{anthropic}\n"), &[]);
+    assert!(code == Some(0) && text.contains("2 valid"), "single calls as providers write them: {text}");
+
     let report = report(TERMINAL, &json!(calls).to_string(), &[]);
     assert_eq!((&report["version"], &report["ready"], &report["refused"]), (&json!(1), &json!(2), &json!(2)));
     let [first, second, third, last] = [0, 1, 2, 3].map(|index| &report["calls"][index]);
