@@ -32,6 +32,7 @@ mod ranking;
 mod deadline;
 #[cfg(any(feature = "endpoint", feature = "llm"))]
 mod http;
+mod repair;
 mod schema;
 mod catalog;
 mod names;
@@ -41,8 +42,9 @@ mod index;
 mod retrieve;
 mod fuse;
 mod scorer;
-mod options;
 mod provider;
+mod client;
+mod options;
 mod select;
 mod selection;
 mod explain;
@@ -54,15 +56,16 @@ pub mod eval;
 pub mod cli;
 
 pub use call::{
-    ApprovalError, ApprovalQueue, CallNames, ClientFuture, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, PendingCall, Repair,
-    RepairFuture, RepairRequest, Repairer, ToolCallError, ToolCallOptions, ToolCalls, ToolClient, ValidCall, tool_call,
+    ApprovalError, ApprovalQueue, CallNames, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, PendingCall, Repair, RepairFuture,
+    RepairRequest, Repairer, ToolCallError, ToolCallOptions, ToolCalls, ValidCall, tool_call,
 };
-#[cfg(feature = "llm")]
-pub use call::{ProviderClient, ProviderClientOptions};
 pub use catalog::document::Field;
 pub use catalog::{
     Alias, Annotations, Catalog, CatalogOptions, Conflicts, NoSchemaMode, OperatorAliases, Safety, ThreatLevel, Tool,
 };
+pub use client::{ClientFuture, ToolClient};
+#[cfg(feature = "llm")]
+pub use client::{ProviderClient, ProviderClientOptions};
 pub use eligibility::{IneligibleReason, MAX_LISTED_INELIGIBLE};
 #[cfg(feature = "tuned")]
 pub use embed::TunedEmbedder;

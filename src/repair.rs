@@ -13,7 +13,7 @@ use serde_json::{Map, Number, Value};
 const MAX_DEPTH: usize = 127;
 
 /// JSON that was mended, and the kinds of changes.
-pub(super) fn repair(text: &str) -> Option<(Value, Vec<&'static str>)> {
+pub(crate) fn repair(text: &str) -> Option<(Value, Vec<&'static str>)> {
     let start = text.find(['{', '['])?;
     let mut reader = Reader { text, at: start, depth: 0, changes: BTreeSet::new() };
     let value = reader.value()?;

@@ -12,7 +12,7 @@ use serde_json::Value;
 use ureq::Agent;
 use ureq::http::{HeaderName, HeaderValue, Uri, header};
 
-use super::dispatch::{ClientFuture, ToolClient};
+use super::{ClientFuture, ToolClient};
 use crate::http::{self, Connection, Secret, printable, shortened};
 use crate::provider::Provider;
 
