@@ -20,10 +20,10 @@
 //! # Invariants
 //!
 //! - Imports go one way: a module uses only those declared above it (`tests/architecture.rs`).
-//! - Eligibility excludes, `select` truncates, `fuse` reorders, and each leaves evidence.
+//! - Eligibility excludes, `select` truncates, `fuse` and `rerank` reorder, and each leaves evidence.
 //! - The same inputs give the same bytes; times stand outside the serialised outcome.
 //! - The library prints nothing and reads no environment unless asked to (`EndpointOptions`'s proxy); a clock is read
-//!   for deadlines and timings only.
+//!   for deadlines, timings and the pauses of a [`CircuitBreaker`] only.
 //! - A stage that did not run says so.
 
 mod error;
@@ -44,6 +44,7 @@ mod fuse;
 mod scorer;
 mod provider;
 mod client;
+mod rerank;
 mod options;
 mod select;
 mod selection;
@@ -77,7 +78,7 @@ pub use embed::{FastEmbedder, FastEmbedderOptions};
 pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
 pub use error::{
     AdvertisingError, ArgumentFault, CallError, CatalogError, CatalogFault, EmbedError, IndexError, PickError,
-    ResponseError, ScorerError, SkillError, SkillFault, TranslateError, UnknownProvider,
+    RerankError, ResponseError, ScorerError, SkillError, SkillFault, TranslateError, UnknownProvider,
 };
 pub use fuse::{DEFAULT_RRF_K, Fusion, Mode};
 pub use index::{IndexStats, TermKind};
@@ -94,12 +95,15 @@ pub use provider::{
 };
 pub use query::{MAX_QUERY_BYTES, Query};
 pub use ranking::ToolId;
+pub use rerank::{
+    CircuitBreaker, DEFAULT_RERANK_WINDOW, MAX_RERANK_WINDOW, Rerank, RerankFuture, RerankScore, Reranker,
+};
 pub use schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 pub use scorer::{Score, ScoreFuture, Scorer, per_tool};
 pub use selection::{
     Considered, Degraded, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool, KeywordEvidence,
-    Pick, Provenance, SELECTION_VERSION, Selection, SemanticEvidence, SkillPick, Stage, StageReport, StageStatus,
-    TermEvidence, Timings, WordEvidence,
+    Pick, Provenance, RerankEvidence, RerankReport, SELECTION_VERSION, Selection, SemanticEvidence, SkillPick, Stage,
+    StageReport, StageStatus, TermEvidence, Timings, WordEvidence,
 };
 
 /// Compiles and runs the examples of the README.

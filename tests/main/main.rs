@@ -31,6 +31,8 @@ mod formats;
 mod picking;
 // Custom scorers: composing, lying, failing, and being late.
 mod scoring;
+// Rerankers: what they may change, when they are asked, and that none can harm a pick.
+mod reranking;
 // Skills: reading them, what they need, and what picking one brings along.
 mod skills;
 // Embedding models: the default, and a made-up one for the rules.
