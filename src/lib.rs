@@ -95,6 +95,8 @@ pub use provider::{
 };
 pub use query::{MAX_QUERY_BYTES, Query};
 pub use ranking::ToolId;
+#[cfg(feature = "llm")]
+pub use rerank::LlmReranker;
 pub use rerank::{
     CircuitBreaker, DEFAULT_RERANK_WINDOW, MAX_RERANK_WINDOW, Rerank, RerankFuture, RerankScore, Reranker,
 };

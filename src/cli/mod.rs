@@ -11,6 +11,7 @@ mod models;
 mod output;
 mod pick;
 mod report;
+mod rerank;
 mod resolve;
 mod signals;
 mod translate;

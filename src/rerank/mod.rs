@@ -6,6 +6,8 @@
 //! So no reranker can bring back a tool, lose one, or touch what lies behind its window.
 
 mod breaker;
+#[cfg(feature = "llm")]
+mod llm;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,6 +16,8 @@ use std::time::Instant;
 use serde::Serialize;
 
 pub use self::breaker::CircuitBreaker;
+#[cfg(feature = "llm")]
+pub use self::llm::LlmReranker;
 use crate::catalog::Tool;
 use crate::deadline::{Deadline, Missed};
 use crate::error::RerankError;
