@@ -1,6 +1,7 @@
 //! Whether, and by what, the best candidates are put in another order.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
@@ -38,6 +39,9 @@ pub(super) struct RerankArgs {
     /// Format that the language model is asked in: openai, and all that speak it, anthropic or ollama.
     #[arg(long, value_name = "PROVIDER", default_value = "openai")]
     llm_provider: Provider,
+    /// How long the language model may take where there is no --timeout-ms.
+    #[arg(long, value_name = "MS", default_value_t = 10_000)]
+    llm_timeout_ms: u64,
     /// Members for the body of requests to the language model, as a JSON object; null takes one away, as in
     /// {"temperature": null}.
     #[arg(long, value_name = "JSON")]
@@ -82,11 +86,13 @@ impl RerankArgs {
     fn language_model(&self, url: &str, model: &str, extra: Map<String, Value>) -> anyhow::Result<Arc<dyn Reranker>> {
         let options = crate::ProviderClientOptions {
             api_key: api_key(self.llm_provider)?,
+            // The pick, or the reranker, says how long.
+            timeout: Duration::from_secs(3600),
             proxy_from_env: true,
-            ..crate::ProviderClientOptions::default()
         };
         let client = crate::ProviderClient::new(self.llm_provider, url, &options).map_err(anyhow::Error::msg)?;
-        Ok(Arc::new(crate::CircuitBreaker::new(crate::LlmReranker::new(client, model)?.extra(extra))))
+        let reranker = crate::LlmReranker::new(client, model)?.extra(extra);
+        Ok(Arc::new(crate::CircuitBreaker::new(reranker.timeout(Duration::from_millis(self.llm_timeout_ms)))))
     }
 
     #[cfg(not(feature = "llm"))]

@@ -28,7 +28,7 @@ use crate::query::Query;
 
 /// The longest answer that is read, in bytes.
 const MAX_ANSWER_BYTES: u64 = 1024 * 1024;
-/// How long a model may take where the pick has more time, or all of it.
+/// How long a model may take where the pick has no deadline.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest that can be asked for.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -81,7 +81,8 @@ impl LlmReranker {
         })
     }
 
-    /// Waits this long for an answer, at most an hour and no longer than the pick's deadline; 10 seconds by default.
+    /// Waits this long for an answer where the pick has no deadline, at most an hour; 10 seconds by default. The
+    /// client's own timeout holds as well.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.min(LONGEST_TIMEOUT);
@@ -145,6 +146,8 @@ impl LlmReranker {
             return Err(self.failed("other requests to the model were under way for all the time there was"));
         };
         let left = until.saturating_duration_since(Instant::now());
+        // Whole milliseconds: they stand in messages, and the answer then comes before the deadline, not with it.
+        let left = left - Duration::from_nanos(u64::from(left.subsec_nanos() % 1_000_000));
         if left.is_zero() {
             return Err(self.failed("no time was left to ask"));
         }
@@ -174,8 +177,7 @@ impl Reranker for LlmReranker {
             if let Some(scores) = self.cached(&key) {
                 return Ok(scores);
             }
-            let own = Instant::now() + self.timeout;
-            let until = deadline.map_or(own, |deadline| deadline.min(own));
+            let until = deadline.unwrap_or_else(|| Instant::now() + self.timeout);
             let answer = self.ask(request, until).await?;
             let scores = answer::scores(self.client.provider(), &answer, window.len());
             let scores = scores.map_err(|fault| RerankError::InvalidAnswer { reranker: self.name.clone(), fault })?;
