@@ -245,6 +245,9 @@ pub struct RerankReport {
     /// By how much the last candidate before the cutoff outscored the next; absent where the window ends before that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_margin: Option<f32>,
+    /// The score of the first candidate behind the cutoff; absent where the window ends before that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_cut: Option<f32>,
     /// Whether the order is the reranker's.
     pub reordered: bool,
 }

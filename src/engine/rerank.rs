@@ -14,8 +14,11 @@ use crate::ranking::Ranking;
 use crate::rerank::{self, NotReranked, Rerank, RerankScore, Reranker};
 use crate::selection::{RerankEvidence, RerankReport, Stage};
 
-/// Scores that lie closer are taken for equally likely: a second look may turn them round.
-const THIN_MARGIN: f32 = 0.15;
+/// Scores that lie closer leave open which tool is the better one. `docs/reranking.md` tells what this and the next
+/// constant miss.
+const THIN_MARGIN: f32 = 0.25;
+/// A tool that would be cut and is less likely than this needs no second look, however close the one before it is.
+const UNLIKELY: f32 = 0.1;
 
 /// How many candidates are put in order for the reranker; none where it is not asked for.
 pub(super) fn window(request: &Request<'_>, reranker: Option<&Arc<dyn Reranker>>) -> usize {
@@ -36,25 +39,11 @@ pub(super) fn rerank(
         trace.skipped(Stage::Rerank, "no reranker is set");
         return None;
     };
-    let when = request.options.rerank;
-    if when == Rerank::Never {
+    if request.options.rerank == Rerank::Never {
         trace.skipped(Stage::Rerank, "the options ask for none");
         return None;
     }
-    let window = ranking.len().min(request.options.rerank_window);
-    let scores: Vec<f32> = ranking.iter().map(|candidate| basis.score(candidate.tool)).collect();
-    let margin = |last: usize| Some(scores.get(last)? - scores.get(last + 1)?);
-    let mut report = RerankReport {
-        reranker: reranker.name().to_owned(),
-        when,
-        window,
-        top_margin: margin(0),
-        // Only what stands on both sides of the cutoff can trade places across it.
-        cut_margin: Some(request.options.max_candidates)
-            .filter(|&most| most < window)
-            .and_then(|most| margin(most - 1)),
-        reordered: false,
-    };
+    let mut report = report(request, basis, reranker.as_ref(), ranking);
     let mut evidence = BTreeMap::new();
     if let Some(reason) = needless(basis, &report) {
         trace.skipped(Stage::Rerank, reason);
@@ -64,7 +53,8 @@ pub(super) fn rerank(
         trace.failed(Stage::Rerank, "the deadline passed before it began; the prior order stands");
         return Some(Reranked { report, evidence });
     }
-    let tools = ranking[..window].iter().map(|candidate| Arc::clone(index.catalog.tool(candidate.tool))).collect();
+    let tools =
+        ranking[..report.window].iter().map(|candidate| Arc::clone(index.catalog.tool(candidate.tool))).collect();
     match rerank::run(reranker, request.query, tools, trace.deadline) {
         Ok(order) => {
             trace.ran(Stage::Rerank);
@@ -81,6 +71,24 @@ pub(super) fn rerank(
     Some(Reranked { report, evidence })
 }
 
+/// The numbers that decide whether the reranker is asked.
+fn report(request: &Request<'_>, basis: &Basis, reranker: &dyn Reranker, ranking: &Ranking) -> RerankReport {
+    let window = ranking.len().min(request.options.rerank_window);
+    let score = |place: usize| ranking.get(place).map(|candidate| basis.score(candidate.tool));
+    let margin = |place: usize| Some(score(place)? - score(place + 1)?);
+    // Only what stands on both sides of the cutoff can trade places across it.
+    let cut = Some(request.options.max_candidates).filter(|&most| most < window);
+    RerankReport {
+        reranker: reranker.name().to_owned(),
+        when: request.options.rerank,
+        window,
+        top_margin: margin(0),
+        cut_margin: cut.and_then(|most| margin(most - 1)),
+        first_cut: cut.and_then(score),
+        reordered: false,
+    }
+}
+
 /// Says why there is no need to ask.
 fn needless(basis: &Basis, report: &RerankReport) -> Option<String> {
     if matches!(basis, Basis::Registration { .. }) {
@@ -89,14 +97,22 @@ fn needless(basis: &Basis, report: &RerankReport) -> Option<String> {
     if report.window < 2 {
         return Some("there is nothing to reorder".to_owned());
     }
-    let margins = [("the best two", report.top_margin), ("the picks and the rest", report.cut_margin)];
-    let known: Vec<(&str, f32)> =
-        margins.into_iter().filter_map(|(between, margin)| Some((between, margin?))).collect();
-    if report.when == Rerank::Always || known.iter().any(|(_, margin)| *margin < THIN_MARGIN) {
+    let thin_top = report.top_margin.is_some_and(|margin| margin < THIN_MARGIN);
+    let likely = report.first_cut.is_some_and(|score| score >= UNLIKELY);
+    let thin_cut = likely && report.cut_margin.is_some_and(|margin| margin < THIN_MARGIN);
+    if report.when == Rerank::Always || thin_top || thin_cut {
         return None;
     }
-    let told: Vec<String> = known.iter().map(|(between, margin)| format!("{margin:.2} between {between}")).collect();
-    Some(format!("the scores lie well apart: {}", told.join(", ")))
+    let mut told = "its answer would hardly change the picks:".to_owned();
+    if let Some(margin) = report.top_margin {
+        told.push_str(&format!(" the best candidate leads by {margin:.2}"));
+    }
+    if let (Some(score), Some(margin)) = (report.first_cut, report.cut_margin) {
+        told.push_str(&format!(
+            ", and the first that is cut scores {score:.2}, {margin:.2} below the last that is not"
+        ));
+    }
+    Some(told)
 }
 
 /// Puts the tools of the window in their new order. The values by which candidates are ordered stay in their places, and

@@ -36,8 +36,8 @@ pub enum Rerank {
     /// Not at all.
     #[default]
     Never,
-    /// Where it can change the answer: the best two candidates, or the last that is picked and the first that is not,
-    /// score nearly the same.
+    /// Where it can change the answer: the best two candidates score nearly the same, or the last that is picked and the
+    /// first that is not do, and that one is not unlikely.
     Auto,
     /// At every pick that has something to reorder.
     Always,

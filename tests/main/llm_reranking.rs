@@ -395,6 +395,34 @@ mod program {
     }
 
     #[test]
+    fn an_evaluation_measures_the_model_and_tells_how_often_it_failed() {
+        let eval = |reply: fn(&Asked) -> Reply| {
+            let server = Server::new(move |_, asked| reply(asked));
+            let model = ["--rerank", "llm", "--llm-url", &server.url, "--llm-model", "m-1"];
+            let output = picktools(&[&["eval", WORKPLACE, "--json"][..], &model].concat()).output().expect("it runs");
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            let report: Value = serde_json::from_str(&stdout(&output)).expect("it is JSON");
+            (report["mean"]["nDCG@10"].as_f64().expect("it is measured"), stderr(&output))
+        };
+        let plain: Value = crate::cli::json(&["eval", WORKPLACE, "--json"]);
+        let plain = plain["mean"]["nDCG@10"].as_f64().expect("it is measured");
+        let (backwards, told) = eval(|asked| {
+            let last = told(asked).len() - 1;
+            let scores = told(asked).into_iter().enumerate().map(|(place, line)| {
+                (line["id"].as_str().expect("it is text").to_owned(), Value::from(10 * place / last.max(1)))
+            });
+            Reply::Json(says(Provider::OpenAiChat, &Value::Object(scores.collect()).to_string()))
+        });
+        assert!(backwards < plain - 0.2, "{backwards} {plain}");
+        assert!(!told.contains("degraded"), "{told}");
+        let (failing, told) = eval(|_| Reply::status("500 Internal Server Error", "out of memory"));
+        assert!((failing - plain).abs() < 1e-9, "{failing} {plain}");
+        assert!(
+            told.contains(" picks are degraded, the first in the stage rerank: ") && told.contains("out of memory")
+        );
+    }
+
+    #[test]
     fn what_cannot_rerank_is_refused_before_anything_is_done() {
         let pick = ["pick", "x", "--catalog", WORKPLACE, "--rerank"];
         for (arguments, part) in [
