@@ -1,8 +1,12 @@
 //! A point in time after which an answer comes too late.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use tokio::runtime::Builder;
+use tokio::time::timeout_at;
 
 /// When an answer must be there; without one there is all the time in the world.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +63,32 @@ impl Deadline {
             },
         }
     }
+
+    /// Waits for a future until the deadline, on a thread of its own with a small runtime, so that the caller may be
+    /// synchronous or not; when the deadline passes, the future is dropped.
+    ///
+    /// A future that blocks its thread is not waited for either, nor is what it left to the runtime's blocking pool.
+    pub(crate) fn run_async<T: Send + 'static>(
+        self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Missed> {
+        let work = move || {
+            let runtime = Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|error| Missed::Lost(format!("no runtime could be started: {error}")))?;
+            let answer = || {
+                runtime.block_on(async {
+                    match self.0 {
+                        Some(instant) => timeout_at(instant.into(), future).await.map_err(|_| Missed::Expired),
+                        None => Ok(future.await),
+                    }
+                })
+            };
+            let answer = catch_unwind(AssertUnwindSafe(answer)).map_err(|_| Missed::panicked());
+            runtime.shutdown_background();
+            answer?
+        };
+        self.run(work)?
+    }
 }
 
 #[cfg(test)]
@@ -72,5 +102,22 @@ mod tests {
         assert_eq!(soon.run(|| thread::sleep(Duration::from_secs(2))), Err(Missed::Expired));
         assert!(matches!(Deadline::after(None).run(|| panic!("on purpose")), Err::<(), _>(Missed::Lost(_))));
         assert!(!Deadline::after(Some(Duration::MAX)).has_passed());
+    }
+
+    #[test]
+    fn a_future_is_waited_for_as_long_and_dropped_then() {
+        let soon = Deadline::after(Some(Duration::from_millis(50)));
+        assert_eq!(soon.run_async(async { 7 }), Ok(7));
+        let (held, dropped) = mpsc::channel::<()>();
+        let hangs = async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        };
+        assert_eq!(soon.run_async(hangs), Err(Missed::Expired));
+        assert_eq!(dropped.recv_timeout(Duration::from_secs(2)), Err(RecvTimeoutError::Disconnected));
+        assert!(matches!(
+            Deadline::after(None).run_async(async { panic!("on purpose") }),
+            Err::<(), _>(Missed::Lost(_))
+        ));
     }
 }

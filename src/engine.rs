@@ -3,18 +3,20 @@
 //! An [`Engine`] holds what is built once for a catalog; [`Engine::pick`] runs the pipeline:
 //!
 //! ```text
-//! eligibility → keyword ‖ semantic → fuse   (or a custom scorer)   → min_score → select
+//! eligibility → keyword ‖ semantic → fuse   (or a custom scorer)   → min_score → rerank → select
 //! ```
 //!
 //! Skills, where there are some, are ranked before `min_score` in the same way, and their tools come along.
 //!
-//! It is synchronous, never runs a tool and keeps no state between picks. Only two things may be slow, the
-//! embedding of the request and a custom scorer, and when there is a deadline both run on a thread that is left
-//! behind when it passes.
+//! It is synchronous, never runs a tool and keeps no state between picks. Only three things may be slow, the
+//! embedding of the request, a custom scorer and a reranker, and when there is a deadline they run on a thread that is
+//! left behind when it passes.
 
+mod rerank;
 mod skills;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,23 +30,35 @@ use crate::deadline::{Deadline, Missed};
 use crate::eligibility::Eligibility;
 use crate::embed::{Embedder, StaticEmbedder};
 use crate::error::{IndexError, PickError, ScorerError};
-use crate::explain::{Basis, Explainer, MAX_CONSIDERED};
+use crate::explain::{Basis, Explainer, MAX_CONSIDERED, Reranked};
 use crate::fuse::{Fused, Fusion, Mode, Retriever, Signals};
 use crate::index::{Index, IndexConfig, IndexStats, Progress, Vectors};
 use crate::names::{Skill, SkillReport};
 use crate::options::{PickOptions, Request};
 use crate::query::Query;
 use crate::ranking::{Candidate, Ranking, ToolId, top_k};
+use crate::rerank::{Rerank, Reranker};
 use crate::retrieve::{self, FoundTerm, query_terms};
 use crate::scorer::{self, NoScores, Score, ScoreFuture, Scorer};
 use crate::select::{Cut, Kept, cut};
 use crate::selection::{Degraded, SELECTION_VERSION, Selection, Stage, StageReport, StageStatus, Timings};
 
 /// A catalog, indexed and ready to be picked from. Cloning is cheap and shares the indexes.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Engine {
     index: Arc<Index>,
     skills: Option<Arc<SkillIndex>>,
+    reranker: Option<Arc<dyn Reranker>>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("index", &self.index)
+            .field("skills", &self.skills)
+            .field("reranker", &self.reranker.as_ref().map(|reranker| reranker.name()))
+            .finish()
+    }
 }
 
 /// Builds an [`Engine`]. Unless told otherwise it ranks by words and, with the [`StaticEmbedder`], by meaning.
@@ -54,6 +68,7 @@ pub struct EngineBuilder {
     cache_dir: Option<PathBuf>,
     progress: Progress,
     skills: Option<Vec<Skill>>,
+    reranker: Option<Arc<dyn Reranker>>,
 }
 
 /// What ranks by meaning.
@@ -103,6 +118,14 @@ impl EngineBuilder {
         self
     }
 
+    /// Lets this reranker put the best candidates in another order, where [`PickOptions::rerank`] asks for it. Skills it
+    /// does not see.
+    #[must_use]
+    pub fn reranker(mut self, reranker: Arc<dyn Reranker>) -> Self {
+        self.reranker = Some(reranker);
+        self
+    }
+
     /// Builds the indexes.
     ///
     /// # Errors
@@ -125,7 +148,7 @@ impl EngineBuilder {
         };
         let index = Index::build(self.catalog, config(self.progress))?;
         let skills = self.skills.map(|skills| SkillIndex::build(skills, &index, config(Progress::default())));
-        Ok(Engine { index: Arc::new(index), skills: skills.transpose()?.map(Arc::new) })
+        Ok(Engine { index: Arc::new(index), skills: skills.transpose()?.map(Arc::new), reranker: self.reranker })
     }
 }
 
@@ -142,7 +165,7 @@ impl Engine {
     /// Starts building an engine with another model, or with none.
     pub fn builder(catalog: Catalog) -> EngineBuilder {
         let (model, cache_dir, progress) = (Model::Static, None, Progress::default());
-        EngineBuilder { catalog, model, cache_dir, progress, skills: None }
+        EngineBuilder { catalog, model, cache_dir, progress, skills: None, reranker: None }
     }
 
     /// Returns the catalog.
@@ -173,6 +196,10 @@ impl Engine {
     /// with models, scorers and time is no error: it stands in [`Selection::degraded`].
     pub fn pick(&self, query: &Query, options: &PickOptions) -> Result<Selection, PickError> {
         let index = &*self.index;
+        let reranker = self.reranker.as_ref();
+        if options.rerank == Rerank::Always && reranker.is_none() {
+            return Err(PickError::NoReranker);
+        }
         let mut trace = Trace::new(options);
         let mut request = Request::new(index, query, options)?;
         trace.ran(Stage::Eligibility);
@@ -184,8 +211,9 @@ impl Engine {
             Some(skills) => Some((skills, skills.pick(index, &mut request, &basis, &mut trace)?)),
             None => None,
         };
-        let Narrowed { below_threshold, ranking, kept } = narrow(index, &request, &basis, &mut trace);
-        let why = Explainer::new(index, &request, &basis);
+        let narrowed = narrow(index, &request, &basis, reranker, &mut trace);
+        let Narrowed { below_threshold, ranking, reranked, kept } = narrowed;
+        let why = Explainer::new(index, &request, &basis).reranked(reranked.as_ref());
         let picks = why.picks(&kept);
         let considered = options.debug.then(|| why.considered(&ranking, &kept, &picks));
         let skills = picked.map(|(skills, picked)| skills.explain(picked, index, &request, &picks));
@@ -201,6 +229,7 @@ impl Engine {
             dropped: why.dropped(&kept),
             scorer_errors: basis.errors().iter().map(ToString::to_string).collect(),
             considered,
+            rerank: reranked.map(|reranked| reranked.report),
             stages: trace.stages,
             degraded: trace.degraded,
             timings: Timings(trace.timings),
@@ -254,12 +283,20 @@ struct Narrowed {
     below_threshold: usize,
     /// The others, best first.
     ranking: Ranking,
+    /// What reranking came to, where it was asked for.
+    reranked: Option<Reranked>,
     /// What the cut made of them.
     kept: Kept,
 }
 
-/// Applies `min_score` and the cut.
-fn narrow(index: &Index, request: &Request<'_>, basis: &Basis, trace: &mut Trace) -> Narrowed {
+/// Applies `min_score`, reranks, and cuts.
+fn narrow(
+    index: &Index,
+    request: &Request<'_>,
+    basis: &Basis,
+    reranker: Option<&Arc<dyn Reranker>>,
+    trace: &mut Trace,
+) -> Narrowed {
     let options = request.options;
     let (mut musts, mut needed) = (request.musts(), request.brought());
     musts.retain(|&tool| basis.ranks(tool));
@@ -267,7 +304,9 @@ fn narrow(index: &Index, request: &Request<'_>, basis: &Basis, trace: &mut Trace
     let candidates = candidates(request, basis, &musts.union(&needed).copied().collect());
     let below_threshold = request.eligibility.admitted_count() - basis.errors().len() - candidates.len();
     trace.min_score(basis);
-    trace.skipped(Stage::Rerank, "no reranker is set");
+    let depth = depth(options, musts.len() + needed.len()).max(rerank::window(request, reranker));
+    let mut ranking: Ranking = top_k(candidates.into_iter(), depth);
+    let reranked = rerank::rerank(index, request, basis, reranker, &mut ranking, trace);
     let limits = Cut {
         max_candidates: options.max_candidates,
         max_per_source: options.max_per_source,
@@ -275,10 +314,9 @@ fn narrow(index: &Index, request: &Request<'_>, basis: &Basis, trace: &mut Trace
         must: &musts,
         needed: &needed,
     };
-    let ranking: Ranking = top_k(candidates.into_iter(), depth(options, musts.len() + needed.len()));
     let kept = cut(&ranking, &index.catalog, &limits);
     trace.ran(Stage::Select);
-    Narrowed { below_threshold, ranking, kept }
+    Narrowed { below_threshold, ranking, reranked, kept }
 }
 
 /// Applies `min_score`; tools that must stay do, whether or not anything ranked them.
@@ -407,8 +445,7 @@ fn score(index: &Index, request: &Request<'_>, scorer: &Arc<dyn Scorer>, trace: 
         Err(missed) => {
             let reason = match missed {
                 NoScores::Failed(error) => error.to_string(),
-                NoScores::Missed(Missed::Expired) => "the deadline passed before the scorer answered".to_owned(),
-                NoScores::Missed(Missed::Lost(reason)) => reason,
+                NoScores::Expired => "the deadline passed before the scorer answered".to_owned(),
             };
             trace.failed(Stage::Scorer, format!("{reason}; eligible tools stand in registration order"));
             Basis::registration(scorer.name())
@@ -463,8 +500,17 @@ impl Trace {
 
     fn failed(&mut self, stage: Stage, reason: impl Into<String>) {
         let reason = reason.into();
+        let now = Instant::now();
+        self.timings.push((stage, now - self.last));
+        self.last = now;
         self.degraded.push(Degraded { stage, reason: reason.clone() });
         self.stages.push(StageReport { stage, status: StageStatus::Failed { reason } });
+    }
+
+    /// Notes a stage that did not run because it has failed of late.
+    fn left_out(&mut self, stage: Stage, reason: String) {
+        self.degraded.push(Degraded { stage, reason: reason.clone() });
+        self.skipped(stage, reason);
     }
 
     fn min_score(&mut self, basis: &Basis) {

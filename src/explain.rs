@@ -23,7 +23,7 @@ use crate::scorer::Score;
 use crate::select::Kept;
 use crate::selection::{
     Considered, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool, KeywordEvidence, Pick,
-    Provenance, SemanticEvidence, TermEvidence, WordEvidence,
+    Provenance, RerankEvidence, RerankReport, SemanticEvidence, TermEvidence, WordEvidence,
 };
 
 /// How many candidates an outcome shows the evidence of, beside the picked ones.
@@ -114,7 +114,7 @@ impl Basis {
     }
 
     /// Returns the tool's score, 0..1.
-    fn score(&self, tool: ToolId) -> f32 {
+    pub(crate) fn score(&self, tool: ToolId) -> f32 {
         match self {
             Self::Fused { fused, .. } => fused.score_of(tool),
             Self::Custom { .. } | Self::Registration { .. } => self.candidate(tool).score,
@@ -139,11 +139,18 @@ impl Basis {
     }
 }
 
+/// What reranking came to: the decision, and the places of the tools that it moved or left.
+pub(crate) struct Reranked {
+    pub(crate) report: RerankReport,
+    pub(crate) evidence: BTreeMap<ToolId, RerankEvidence>,
+}
+
 /// Explains one pick.
 pub(crate) struct Explainer<'a> {
     index: &'a Index,
     request: &'a Request<'a>,
     basis: &'a Basis,
+    reranked: Option<&'a Reranked>,
     /// The request's words, where a part of the basis is the similarity of a model that can tell them apart.
     words: Option<(&'a Vectors, RequestWords<'a>)>,
 }
@@ -157,14 +164,20 @@ impl<'a> Explainer<'a> {
             }),
             _ => None,
         };
-        Self { index, request, basis, words }
+        Self { index, request, basis, reranked: None, words }
+    }
+
+    /// Tells of reranking too.
+    pub(crate) fn reranked(self, reranked: Option<&'a Reranked>) -> Self {
+        Self { reranked, ..self }
     }
 
     /// Returns the picked tools with their reasons.
     pub(crate) fn picks(&self, kept: &Kept) -> Vec<Pick> {
         let picks = kept.picks.iter().map(|&Candidate { tool, .. }| {
             let provenance = self.provenance(tool);
-            let reason = reason(self.basis, tool, &provenance);
+            let reranker = self.reranked.map(|reranked| reranked.report.reranker.as_str());
+            let reason = reason(self.basis, tool, &provenance, reranker);
             let score = self.basis.score(tool);
             Pick { tool: Arc::clone(self.index.catalog.tool(tool)), score, reason, provenance }
         });
@@ -226,6 +239,7 @@ impl<'a> Explainer<'a> {
             keyword: None,
             semantic: Vec::new(),
             fusion: None,
+            rerank: self.reranked.and_then(|reranked| reranked.evidence.get(&tool).copied()),
             details: None,
         };
         match self.basis {
@@ -308,7 +322,7 @@ fn vectors(index: &Index, retriever: Retriever) -> Option<&Vectors> {
 }
 
 /// One sentence that says why the tool was picked.
-fn reason(basis: &Basis, tool: ToolId, provenance: &Provenance) -> String {
+fn reason(basis: &Basis, tool: ToolId, provenance: &Provenance, reranker: Option<&str>) -> String {
     let mut clauses = Vec::new();
     if let Some(name) = &provenance.named {
         clauses.push(format!("the request names it as {name:?}"));
@@ -340,6 +354,11 @@ fn reason(basis: &Basis, tool: ToolId, provenance: &Provenance) -> String {
                 clauses.push(format!("its meaning is {:.2} similar{rank}{near}", semantic.score));
             }
         }
+    }
+    if let (Some(reranker), Some(RerankEvidence { before, after, .. })) = (reranker, provenance.rerank)
+        && before != after
+    {
+        clauses.push(format!("{reranker} moves it from place {before} to {after}"));
     }
     if clauses.is_empty() {
         clauses.push("nothing else was found".to_owned());

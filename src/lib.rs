@@ -20,10 +20,10 @@
 //! # Invariants
 //!
 //! - Imports go one way: a module uses only those declared above it (`tests/architecture.rs`).
-//! - Eligibility excludes, `select` truncates, `fuse` reorders, and each leaves evidence.
+//! - Eligibility excludes, `select` truncates, `fuse` and `rerank` reorder, and each leaves evidence.
 //! - The same inputs give the same bytes; times stand outside the serialised outcome.
 //! - The library prints nothing and reads no environment unless asked to (`EndpointOptions`'s proxy); a clock is read
-//!   for deadlines and timings only.
+//!   for deadlines, timings and the pauses of a [`CircuitBreaker`] only.
 //! - A stage that did not run says so.
 
 mod error;
@@ -32,6 +32,7 @@ mod ranking;
 mod deadline;
 #[cfg(any(feature = "endpoint", feature = "llm"))]
 mod http;
+mod repair;
 mod schema;
 mod catalog;
 mod names;
@@ -42,8 +43,10 @@ mod index;
 mod retrieve;
 mod fuse;
 mod scorer;
-mod options;
 mod provider;
+mod client;
+mod rerank;
+mod options;
 mod select;
 mod selection;
 mod explain;
@@ -55,16 +58,17 @@ pub mod eval;
 pub mod cli;
 
 pub use call::{
-    ApprovalError, ApprovalQueue, CallNames, ClientFuture, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, PendingCall, Repair,
-    RepairFuture, RepairRequest, Repairer, ToolCallError, ToolCallOptions, ToolCalls, ToolClient, ValidCall, tool_call,
+    ApprovalError, ApprovalQueue, CallNames, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, PendingCall, Repair, RepairFuture,
+    RepairRequest, Repairer, ToolCallError, ToolCallOptions, ToolCalls, ValidCall, tool_call,
 };
-#[cfg(feature = "llm")]
-pub use call::{ProviderClient, ProviderClientOptions};
 pub use catalog::document::Field;
 pub use catalog::{
     Alias, Annotations, Catalog, CatalogOptions, Conflicts, NoSchemaMode, OperatorAliases, Safety, ThreatLevel, Tool,
 };
 pub use check::{CHECK_VERSION, CheckReport, Finding, Rule, Severity};
+pub use client::{ClientFuture, ToolClient};
+#[cfg(feature = "llm")]
+pub use client::{ProviderClient, ProviderClientOptions};
 pub use eligibility::{IneligibleReason, MAX_LISTED_INELIGIBLE};
 #[cfg(feature = "tuned")]
 pub use embed::TunedEmbedder;
@@ -76,7 +80,7 @@ pub use embed::{FastEmbedder, FastEmbedderOptions};
 pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
 pub use error::{
     AdvertisingError, ArgumentFault, CallError, CatalogError, CatalogFault, EmbedError, IndexError, PickError,
-    ResponseError, ScorerError, SkillError, SkillFault, TranslateError, UnknownProvider,
+    RerankError, ResponseError, ScorerError, SkillError, SkillFault, TranslateError, UnknownProvider,
 };
 pub use fuse::{DEFAULT_RRF_K, Fusion, Mode};
 pub use index::{IndexStats, TermKind};
@@ -93,12 +97,17 @@ pub use provider::{
 };
 pub use query::{MAX_QUERY_BYTES, Query};
 pub use ranking::ToolId;
+#[cfg(feature = "llm")]
+pub use rerank::LlmReranker;
+pub use rerank::{
+    CircuitBreaker, DEFAULT_RERANK_WINDOW, MAX_RERANK_WINDOW, Rerank, RerankFuture, RerankScore, Reranker,
+};
 pub use schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 pub use scorer::{Score, ScoreFuture, Scorer, per_tool};
 pub use selection::{
     Considered, Degraded, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool, KeywordEvidence,
-    Pick, Provenance, SELECTION_VERSION, Selection, SemanticEvidence, SkillPick, Stage, StageReport, StageStatus,
-    TermEvidence, Timings, WordEvidence,
+    Pick, Provenance, RerankEvidence, RerankReport, SELECTION_VERSION, Selection, SemanticEvidence, SkillPick, Stage,
+    StageReport, StageStatus, TermEvidence, Timings, WordEvidence,
 };
 
 /// Compiles and runs the examples of the README.

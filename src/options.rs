@@ -12,6 +12,7 @@ use crate::index::Index;
 use crate::names::{Mention, Resolution};
 use crate::query::Query;
 use crate::ranking::ToolId;
+use crate::rerank::{DEFAULT_RERANK_WINDOW, MAX_RERANK_WINDOW, Rerank};
 use crate::scorer::Scorer;
 
 /// The [`PickOptions::max_per_source`] of a server, whose catalog may hold tools of sources that nobody vouches for.
@@ -36,6 +37,11 @@ pub struct PickOptions {
     pub mode: Option<Mode>,
     /// How the retrievers' scores become one.
     pub fusion: Fusion,
+    /// When the engine's reranker is asked; never by default. It reorders what `min_score` has left, and scores stay what
+    /// they are.
+    pub rerank: Rerank,
+    /// How many of the best candidates the reranker is shown, from 2 to [`MAX_RERANK_WINDOW`]; 20 by default.
+    pub rerank_window: usize,
     /// The caller's roles.
     pub roles: BTreeSet<String>,
     /// The mode that the agent runs in; tools that fit other modes only may not be seen.
@@ -72,6 +78,8 @@ impl Default for PickOptions {
             scorer: None,
             mode: None,
             fusion: Fusion::default(),
+            rerank: Rerank::default(),
+            rerank_window: DEFAULT_RERANK_WINDOW,
             roles: BTreeSet::new(),
             execution_mode: None,
             capabilities: BTreeSet::new(),
@@ -93,6 +101,7 @@ impl fmt::Debug for PickOptions {
             .field("max_candidates", &self.max_candidates)
             .field("min_score", &self.min_score)
             .field("mode", &self.mode)
+            .field("rerank", &self.rerank)
             .field("scorer", &self.scorer.as_ref().map(|scorer| scorer.name().to_owned()))
             .finish_non_exhaustive()
     }
@@ -189,6 +198,9 @@ fn check(options: &PickOptions) -> Result<(), PickError> {
     }
     if !(0.0..=1.0).contains(&options.min_score) {
         return invalid("min_score", options.min_score.to_string(), "give a number from 0 to 1");
+    }
+    if !(2..=MAX_RERANK_WINDOW).contains(&options.rerank_window) {
+        return invalid("rerank_window", options.rerank_window.to_string(), "give a number from 2 to 100");
     }
     if let Some(cost) = options.max_cost.filter(|cost| cost.is_nan()) {
         return invalid("max_cost", cost.to_string(), "give a number");

@@ -4,7 +4,6 @@
 //! with a small runtime (the caller may be synchronous or not), its future is dropped when the deadline passes,
 //! and each score is checked before it counts.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -85,7 +84,8 @@ where
 /// Why there are no scores.
 #[derive(Debug)]
 pub(crate) enum NoScores {
-    Missed(Missed),
+    /// The deadline passed.
+    Expired,
     Failed(ScorerError),
 }
 
@@ -96,27 +96,14 @@ pub(crate) fn run(
     tools: Vec<Arc<Tool>>,
     deadline: Deadline,
 ) -> Result<Vec<Score>, NoScores> {
-    let failed = |reason: String| ScorerError::Failed { scorer: scorer.name().to_owned(), reason };
     let count = tools.len();
     let (own, query) = (Arc::clone(scorer), query.clone());
-    let work = move || {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
-        let answer = || {
-            runtime.block_on(async {
-                let scores = own.score(&query, &tools);
-                match deadline.instant() {
-                    Some(instant) => tokio::time::timeout_at(instant.into(), scores).await.ok(),
-                    None => Some(scores.await),
-                }
-            })
-        };
-        catch_unwind(AssertUnwindSafe(answer)).map_err(|_| "it panicked".to_owned())
-    };
-    let scores = match deadline.run(work).map_err(NoScores::Missed)? {
-        Ok(Some(answer)) => answer.map_err(NoScores::Failed)?,
-        Ok(None) => return Err(NoScores::Missed(Missed::Expired)),
-        Err(reason) => return Err(NoScores::Failed(failed(reason))),
+    let scores = match deadline.run_async(async move { own.score(&query, &tools).await }) {
+        Ok(answer) => answer.map_err(NoScores::Failed)?,
+        Err(Missed::Expired) => return Err(NoScores::Expired),
+        Err(Missed::Lost(reason)) => {
+            return Err(NoScores::Failed(ScorerError::Failed { scorer: scorer.name().to_owned(), reason }));
+        }
     };
     if scores.len() != count {
         let error = ScorerError::WrongCount { scorer: scorer.name().to_owned(), scores: scores.len(), tools: count };

@@ -17,6 +17,7 @@ use crate::eligibility::IneligibleReason;
 use crate::fuse::Fusion;
 use crate::index::TermKind;
 use crate::names::Skill;
+use crate::rerank::Rerank;
 
 /// The version of the serialised form of [`Selection`].
 pub const SELECTION_VERSION: u32 = 2;
@@ -53,7 +54,11 @@ pub struct Selection {
     pub scorer_errors: Vec<String>,
     /// What each stage did.
     pub stages: Vec<StageReport>,
-    /// The stages that failed or ran out of time, so that the ranking is worse than it could be.
+    /// What was decided on reranking; absent where none was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rerank: Option<RerankReport>,
+    /// The stages that failed, ran out of time, or were left out for having failed of late, so that the ranking is worse
+    /// than it could be.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub degraded: Vec<Degraded>,
     /// With `debug`: the evidence of the best 100 candidates, picked or not, and of every picked one; best first.
@@ -70,7 +75,7 @@ pub struct Selection {
 pub struct Pick {
     /// The tool.
     pub tool: Arc<Tool>,
-    /// Relevance, 0..1.
+    /// Relevance, 0..1. Picks that were reranked need not fall in score.
     pub score: f32,
     /// One sentence that says why.
     pub reason: String,
@@ -120,6 +125,9 @@ pub struct Provenance {
     /// How the retrievers' scores became one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fusion: Option<FusionEvidence>,
+    /// What the reranker says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rerank: Option<RerankEvidence>,
     /// What a custom scorer adds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
@@ -207,6 +215,41 @@ pub struct FusionPart {
     pub weight: f32,
     /// The retriever's score.
     pub score: f32,
+}
+
+/// What the reranker says of a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RerankEvidence {
+    /// The reranker's score, by which the window is ordered; its range is the reranker's own.
+    pub score: f32,
+    /// Place in the ranking that the reranker was shown, from 1.
+    pub before: usize,
+    /// Place after reranking, from 1.
+    pub after: usize,
+}
+
+/// Whether the reranker was asked, and the numbers that decided it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RerankReport {
+    /// The reranker's name.
+    pub reranker: String,
+    /// When it was to be asked.
+    pub when: Rerank,
+    /// How many of the best candidates it was shown, or would have been.
+    pub window: usize,
+    /// By how much the best candidate outscored the second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_margin: Option<f32>,
+    /// By how much the last candidate before the cutoff outscored the next; absent where the window ends before that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut_margin: Option<f32>,
+    /// The score of the first candidate behind the cutoff; absent where the window ends before that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_cut: Option<f32>,
+    /// Whether the order is the reranker's.
+    pub reordered: bool,
 }
 
 /// A candidate that was considered, picked or not.

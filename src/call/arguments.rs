@@ -180,4 +180,13 @@ mod tests {
             }
         }
     }
+
+    proptest! {
+        #[test]
+        fn sound_json_stays_as_it_is(text in "[\\[\\]{}:,\"a0-9.eE\\\\ \\-]{0,40}") {
+            if let Ok(value @ (Value::Object(_) | Value::Array(_))) = parse(&text) {
+                prop_assert_eq!(crate::repair::repair(&text), Some((value, Vec::new())));
+            }
+        }
+    }
 }

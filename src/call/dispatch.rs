@@ -1,26 +1,14 @@
 //! Asking a model with tools, and hydrating what it calls.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::{Hydrated, Hydrator, MAX_ARGUMENT_BYTES, Repairer};
 use crate::catalog::{Catalog, Tool};
+use crate::client::ToolClient;
 use crate::error::{CallError, CatalogError, ResponseError, TranslateError};
 use crate::provider::{Provider, TranslateOptions, Translation, translate};
-
-/// Something that takes a chat request in a provider's format and returns the provider's answer.
-pub trait ToolClient: Send + Sync {
-    /// Returns the format that it speaks.
-    fn provider(&self) -> Provider;
-
-    /// Sends a request and returns the whole answer, or says why there is none.
-    fn send(&self, request: Value) -> ClientFuture<'_>;
-}
-
-/// The answer of a [`ToolClient`].
-pub type ClientFuture<'a> = Pin<Box<dyn Future<Output = Result<Value, String>> + Send + 'a>>;
 
 /// How tools are shown, and their calls read.
 #[derive(Clone)]

@@ -11,10 +11,7 @@
 
 mod approval;
 mod arguments;
-#[cfg(feature = "llm")]
-mod client;
 mod dispatch;
-mod repair;
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -26,15 +23,14 @@ use serde_json::{Map, Value};
 
 pub use approval::{ApprovalError, ApprovalQueue};
 pub use arguments::MAX_ARGUMENT_BYTES;
-#[cfg(feature = "llm")]
-pub use client::{ProviderClient, ProviderClientOptions};
-pub use dispatch::{ClientFuture, ToolCallError, ToolCallOptions, ToolCalls, ToolClient, tool_call};
+pub use dispatch::{ToolCallError, ToolCallOptions, ToolCalls, tool_call};
 
 use crate::catalog::{Catalog, NoSchemaMode, Tool};
 use crate::error::CallError;
 use crate::names::{NameTable, Resolution, Resolved, ResolvedVia};
 use crate::provider::{Arguments, Provider, ToolCall, Translation};
 use crate::ranking::ToolId;
+use crate::repair;
 use crate::schema::{Compiled, example};
 
 /// How often nested text is decoded in one call: once a level.

@@ -11,7 +11,7 @@ use super::output;
 use crate::embed::models::{self, STATIC, TUNED};
 use crate::{
     Catalog, CatalogOptions, Conflicts, DEFAULT_RRF_K, EmbedError, Embedder, Engine, EngineBuilder, Fusion, Mode,
-    OperatorAliases, PickOptions, Role, Skill,
+    OperatorAliases, PickOptions, Reranker, Role, Skill,
 };
 
 /// Which retrievers rank.
@@ -220,13 +220,13 @@ impl RankingArgs {
 
     /// Opens the model and indexes `catalog` for a pick, which an endpoint that fails does not stand in the way of:
     /// the semantic stage then fails for the same reason, and the other retrievers rank.
-    pub(super) fn engine_for_pick(&self, catalog: Catalog, skills: Option<Vec<Skill>>) -> anyhow::Result<Engine> {
-        let engine = self.open_model().and_then(|model| model.engine_with(catalog.clone(), skills.clone()));
+    pub(super) fn engine_for_pick(&self, catalog: Catalog, beside: Beside) -> anyhow::Result<Engine> {
+        let engine = self.open_model().and_then(|model| model.engine_with(catalog.clone(), beside.clone()));
         let Err(error) = engine else { return engine };
         match error.chain().find_map(|cause| cause.downcast_ref()) {
             Some(failure @ EmbedError::Endpoint { .. }) => {
                 let builder = Engine::builder(catalog).embedder(Arc::new(Lost(failure.clone())));
-                Ok(with_skills(builder, skills).build()?)
+                Ok(beside.into(builder).build()?)
             }
             _ => Err(error),
         }
@@ -361,7 +361,13 @@ fn tuned_file(model: &str) -> anyhow::Result<Arc<dyn Embedder>> {
 /// The key of an embedding endpoint. An empty one of our own keeps the other from being sent.
 #[cfg(feature = "endpoint")]
 fn api_key() -> anyhow::Result<Option<String>> {
-    for name in ["PICKTOOLS_EMBED_API_KEY", "OPENAI_API_KEY"] {
+    first_variable(["PICKTOOLS_EMBED_API_KEY", "OPENAI_API_KEY"].into_iter())
+}
+
+/// The value of the first variable that is set, were it to nothing.
+#[cfg(any(feature = "endpoint", feature = "llm"))]
+pub(super) fn first_variable(names: impl Iterator<Item = &'static str>) -> anyhow::Result<Option<String>> {
+    for name in names {
         match std::env::var(name) {
             Ok(key) => return Ok(Some(key)),
             Err(std::env::VarError::NotPresent) => {}
@@ -397,15 +403,15 @@ impl Model {
 
     /// Indexes `catalog`, with a progress bar while it is embedded, and warns where the cache is of no use.
     pub(super) fn engine(&self, catalog: Catalog) -> anyhow::Result<Engine> {
-        self.engine_with(catalog, None)
+        self.engine_with(catalog, Beside::default())
     }
 
-    fn engine_with(&self, catalog: Catalog, skills: Option<Vec<Skill>>) -> anyhow::Result<Engine> {
+    pub(super) fn engine_with(&self, catalog: Catalog, beside: Beside) -> anyhow::Result<Engine> {
         let builder = match &self.embedder {
             Some(embedder) => Engine::builder(catalog).embedder(Arc::clone(embedder)),
             None => Engine::builder(catalog).keyword_only(),
         };
-        let mut builder = with_skills(builder, skills);
+        let mut builder = beside.into(builder);
         // A model that needs no cache needs no patience either.
         if self.embedder.as_ref().is_some_and(|embedder| embedder.worth_caching()) {
             let bar = progress_bar("embedding");
@@ -433,10 +439,22 @@ impl Model {
     }
 }
 
-fn with_skills(builder: EngineBuilder, skills: Option<Vec<Skill>>) -> EngineBuilder {
-    match skills {
-        Some(skills) => builder.skills(skills),
-        None => builder,
+/// What an engine has beside catalog and model.
+#[derive(Clone, Default)]
+pub(super) struct Beside {
+    pub(super) skills: Option<Vec<Skill>>,
+    pub(super) reranker: Option<Arc<dyn Reranker>>,
+}
+
+impl Beside {
+    fn into(self, mut builder: EngineBuilder) -> EngineBuilder {
+        if let Some(skills) = self.skills {
+            builder = builder.skills(skills);
+        }
+        match self.reranker {
+            Some(reranker) => builder.reranker(reranker),
+            None => builder,
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -17,14 +18,15 @@ use serde::Serialize;
 use self::asking::{Answers, Doubts, pick_all};
 use self::plan::{Configuration, Plan};
 use self::poison::{Poison, PoisonReport};
-use super::args::{EligibilityArgs, RankingArgs, ReadingArgs};
+use super::args::{Beside, EligibilityArgs, RankingArgs, ReadingArgs};
 use super::report::{Page, PageSet, Side};
+use super::rerank::RerankArgs;
 use super::{output, signals};
 use crate::eval::{
     Abstention, Calibration, CompareOptions, Comparison, ConfigurationReport, EvalReport, Latency, Measure,
     MeasureKind, PerQuery, Qrels, QuerySet, Run, SetReport, check_writable, compare, evaluate, write_atomically,
 };
-use crate::{Catalog, Engine, PickOptions};
+use crate::{Catalog, Engine, PickOptions, Reranker};
 
 /// The standard measures reach down to this place, so at least as many tools are picked.
 const STANDARD_DEPTH: usize = 10;
@@ -55,6 +57,8 @@ pub(super) struct EvalCommand {
     eligibility: EligibilityArgs,
     #[command(flatten)]
     ranking: RankingArgs,
+    #[command(flatten)]
+    rerank: RerankArgs,
     /// Write the run of each set to DIR, as SET.trec.
     #[arg(long, value_name = "DIR")]
     run_out: Option<PathBuf>,
@@ -71,7 +75,7 @@ pub(super) struct EvalCommand {
     /// Ask a seeded sample of 200 requests of each set with hostile tools in the catalog, and report what they change.
     /// The set's own sources are trusted; no other has more than one tool unless --max-per-source says so.
     #[arg(long, value_enum, value_name = "KIND",
-        conflicts_with_all = ["run_out", "signals_out", "abstention", "report", "compare"])]
+        conflicts_with_all = ["run_out", "signals_out", "abstention", "report", "compare", "rerank"])]
     poison: Option<Poison>,
     /// Compare with the runs in DIR, by a paired randomisation test.
     #[arg(long, value_name = "DIR")]
@@ -136,6 +140,7 @@ impl EvalCommand {
             check_writable(page)?;
         }
         let options = self.options();
+        let reranker = self.rerank.open()?;
         if let Some(poison) = self.poison {
             return self.poison(poison, &sets, &options);
         }
@@ -147,7 +152,7 @@ impl EvalCommand {
         let mut evaluated = Vec::new();
         let mut comparisons = Vec::new();
         for set in &sets {
-            let set = self.evaluate(set, &plan, &measures)?;
+            let set = self.evaluate(set, &plan, reranker.as_ref(), &measures)?;
             if let Some(folder) = &self.compare {
                 let scores = &set.outcomes[plan.subject].scores;
                 let comparison = self.compare_with(folder, &set.name, &set.qrels, &measures, scores)?;
@@ -177,12 +182,19 @@ impl EvalCommand {
     }
 
     /// Evaluates every configuration on one set, and the subject as the options say.
-    fn evaluate(&self, set: &Set, plan: &Plan, measures: &[Measure]) -> anyhow::Result<Evaluated> {
+    fn evaluate(
+        &self,
+        set: &Set,
+        plan: &Plan,
+        reranker: Option<&Arc<dyn Reranker>>,
+        measures: &[Measure],
+    ) -> anyhow::Result<Evaluated> {
         let qrels = Qrels::read(&set.qrels)?;
         let context = || format!("cannot evaluate the set {}", set.name);
         let queries = QuerySet::read(&set.queries)?;
         let catalog = self.reading.open(&set.catalog).with_context(context)?;
-        let engines = plan.models.iter().map(|model| model.engine(catalog.clone()));
+        let beside = Beside { skills: None, reranker: reranker.cloned() };
+        let engines = plan.models.iter().map(|model| model.engine_with(catalog.clone(), beside.clone()));
         let engines = engines.collect::<anyhow::Result<Vec<Engine>>>().with_context(context)?;
         let subject = plan.subject();
         let engine = &engines[subject.model];
@@ -190,8 +202,13 @@ impl EvalCommand {
             signals::write(&folder.join(&set.name), engine, &queries, &subject.options).with_context(context)?;
         }
         let mut outcomes = Vec::new();
-        for Configuration { model, options, .. } in &plan.configurations {
-            let answers = pick_all(&engines[*model], &queries, options).with_context(context)?;
+        for (index, Configuration { model, options, .. }) in plan.configurations.iter().enumerate() {
+            let mut options = options.clone();
+            // What the subject is compared with is what it would be without.
+            if index == plan.subject {
+                self.rerank.apply(&mut options);
+            }
+            let answers = pick_all(&engines[*model], &queries, &options).with_context(context)?;
             let scores = evaluate(&answers.run, &qrels, measures);
             let mut report = SetReport::new(catalog.len(), &scores, Latency::from_durations(&answers.times));
             if answers.estimates.is_some() {

@@ -12,6 +12,7 @@ mod models;
 mod output;
 mod pick;
 mod report;
+mod rerank;
 mod resolve;
 mod signals;
 mod translate;

@@ -9,12 +9,13 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::args::{CatalogArgs, EligibilityArgs, RankingArgs, read_input};
+use super::args::{Beside, CatalogArgs, EligibilityArgs, RankingArgs, read_input};
 use super::output;
+use super::rerank::RerankArgs;
 use super::translate::ViewArgs;
 use crate::{
-    DropReason, Field, Fusion, IneligibleTool, PickOptions, Provenance, Provider, Query, Selection, Skill, SkillFolder,
-    SkillPick, StageStatus, Translation, WordEvidence, skills_section, tools_section,
+    DropReason, Field, Fusion, IneligibleTool, PickOptions, Provenance, Provider, Query, RerankEvidence, RerankReport,
+    Selection, Skill, SkillFolder, SkillPick, StageStatus, Translation, WordEvidence, skills_section, tools_section,
 };
 
 #[derive(Args)]
@@ -46,6 +47,8 @@ pub(super) struct PickCommand {
     eligibility: EligibilityArgs,
     #[command(flatten)]
     ranking: RankingArgs,
+    #[command(flatten)]
+    rerank: RerankArgs,
     /// Return what is ranked by then.
     #[arg(long, value_name = "MS")]
     timeout_ms: Option<u64>,
@@ -83,9 +86,10 @@ impl PickCommand {
         if query.truncated() {
             output::warn(format!("only the first {} bytes of the request are read", query.text().len()));
         }
+        let reranker = self.rerank.open()?;
         let catalog = self.catalog.open()?;
         let skills = self.skills.as_deref().map(read_skills).transpose()?;
-        let engine = self.ranking.engine_for_pick(catalog, skills)?;
+        let engine = self.ranking.engine_for_pick(catalog, Beside { skills, reranker })?;
         for report in engine.skill_reports().iter().filter(|report| !report.is_compatible()) {
             output::warn(report);
         }
@@ -100,6 +104,7 @@ impl PickCommand {
         };
         self.eligibility.apply(&mut options);
         self.ranking.apply(&mut options);
+        self.rerank.apply(&mut options);
         let selection = engine.pick(&query, &options)?;
         for degraded in &selection.degraded {
             output::warn(format!("degraded in the stage {}: {}", degraded.stage, degraded.reason));
@@ -246,6 +251,11 @@ fn details(text: &mut String, selection: &Selection) -> std::fmt::Result {
             StageStatus::Failed { reason } => writeln!(text, "stage {:<12} failed: {reason}", report.stage)?,
         }
     }
+    if let Some(RerankReport { reranker, window, top_margin, cut_margin, .. }) = &selection.rerank {
+        let margin = |margin: Option<f32>| margin.map_or_else(|| "none".to_owned(), |margin| format!("{margin:.2}"));
+        let (top, cut) = (margin(*top_margin), margin(*cut_margin));
+        writeln!(text, "reranker {reranker}, window {window}, margin of the best {top}, at the cutoff {cut}")?;
+    }
     writeln!(text, "catalog {}", selection.catalog)
 }
 
@@ -272,6 +282,9 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
             Fusion::Rrf { k } => writeln!(text, "      fused     {:.4} from the ranks, k = {k}", fusion.value)?,
             Fusion::Weighted => writeln!(text, "      fused     {:.4} = {}", fusion.value, parts.join(" + "))?,
         }
+    }
+    if let Some(RerankEvidence { score, before, after, .. }) = provenance.rerank {
+        writeln!(text, "      reranked  {score:.3}, from place {before} to {after}")?;
     }
     Ok(())
 }

@@ -86,7 +86,7 @@ impl SkillIndex {
         let asked = Request::new(&self.index, request.query, &options)?;
         let mut own = Trace::within(trace.deadline, std::mem::take(&mut trace.embedded));
         let basis = self.rank(index, request, basis, &asked, &mut own)?;
-        let Narrowed { kept, .. } = narrow(&self.index, &asked, &basis, &mut own);
+        let Narrowed { kept, .. } = narrow(&self.index, &asked, &basis, None, &mut own);
         let picks = Explainer::new(&self.index, &asked, &basis).picks(&kept);
         let picked = kept.picks.iter().zip(picks).map(|(candidate, pick)| Picked {
             place: candidate.tool.index(),

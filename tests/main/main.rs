@@ -34,6 +34,11 @@ mod formats;
 mod picking;
 // Custom scorers: composing, lying, failing, and being late.
 mod scoring;
+// Rerankers: what they may change, when they are asked, and that none can harm a pick.
+mod reranking;
+// Language models as rerankers, which are a server of the tests that answers badly in every way.
+#[cfg(feature = "llm")]
+mod llm_reranking;
 // Skills: reading them, what they need, and what picking one brings along.
 mod skills;
 // Embedding models: the default, and a made-up one for the rules.

@@ -2,9 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -25,6 +26,14 @@ pub(crate) enum Reply {
     Endless,
     /// Nothing, for as long as the test lasts.
     Hang,
+    /// Nothing; what is sent is how long it took until the client hung up.
+    Watch(Sender<Duration>),
+    /// A sound beginning, then a byte a second.
+    Drip,
+    /// Half of the answer that was announced.
+    Half,
+    /// An answer of 50 MB, announced as such.
+    Huge,
 }
 
 impl Reply {
@@ -83,6 +92,14 @@ fn serve(stream: &TcpStream, answer: &dyn Fn(usize, &Asked) -> Reply, log: &Mute
         Reply::Raw(status, headers, body) => (status, headers, body),
         Reply::Endless => return endless(stream),
         Reply::Hang => return thread::sleep(Duration::from_secs(60)),
+        Reply::Watch(sender) => return watch(&mut reader, &sender),
+        Reply::Drip => return drip(stream),
+        Reply::Half => {
+            let text = "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"choices\": [{\"message\": ";
+            let _gone = (&mut &*stream).write_all(text.as_bytes());
+            return;
+        }
+        Reply::Huge => ("200 OK", String::new(), format!("{{\"choices\": \"{}\"}}", "x".repeat(50_000_000))),
     };
     let length = body.len();
     let text = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n{body}");
@@ -96,4 +113,20 @@ fn endless(mut stream: &TcpStream) {
     while stream.write_all(part.as_bytes()).is_ok() {
         part = ",0.125".repeat(10_000);
     }
+}
+
+fn drip(mut stream: &TcpStream) {
+    let head = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"choices\": [";
+    let mut part = head;
+    while stream.write_all(part.as_bytes()).is_ok() {
+        part = " ";
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// Waits for the end of the connection, be it orderly or not.
+fn watch(reader: &mut BufReader<&TcpStream>, sender: &Sender<Duration>) {
+    let started = Instant::now();
+    let _end = reader.read(&mut [0; 64]);
+    let _nobody_asks = sender.send(started.elapsed());
 }

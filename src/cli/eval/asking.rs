@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::super::args::progress_bar;
+use super::super::output;
 use crate::eval::{Qrels, QuerySet, Run, RunEntry};
 use crate::{Engine, Fusion, PickOptions, Query};
 
@@ -19,6 +20,7 @@ pub(super) fn pick_all(engine: &Engine, queries: &QuerySet, options: &PickOption
     let mut run = Run::default();
     let mut times = Vec::with_capacity(queries.len());
     let mut estimates = Vec::with_capacity(queries.len());
+    let mut degraded = Vec::new();
     let bar = progress_bar("picking");
     bar.set_length(queries.len() as u64);
     for query in queries {
@@ -26,6 +28,7 @@ pub(super) fn pick_all(engine: &Engine, queries: &QuerySet, options: &PickOption
         let started = Instant::now();
         let selection = engine.pick(&text, options)?;
         times.push(started.elapsed());
+        degraded.extend(selection.degraded.into_iter().next());
         estimates.extend(selection.answerable.map(f64::from));
         let ranking = selection.picks.iter();
         let ranking = ranking.map(|pick| RunEntry { tool: pick.tool.id.clone(), score: f64::from(pick.score) });
@@ -33,6 +36,13 @@ pub(super) fn pick_all(engine: &Engine, queries: &QuerySet, options: &PickOption
         bar.inc(1);
     }
     bar.finish_and_clear();
+    if let Some(first) = degraded.first() {
+        let (count, all) = (degraded.len(), queries.len());
+        output::warn(format!(
+            "{count} of {all} picks are degraded, the first in the stage {}: {}",
+            first.stage, first.reason
+        ));
+    }
     let probabilities = options.fusion == Fusion::Weighted && estimates.len() == queries.len();
     Ok(Answers { run, times, estimates: probabilities.then_some(estimates) })
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Number, Value};
 const MAX_DEPTH: usize = 127;
 
 /// JSON that was mended, and the kinds of changes.
-pub(super) fn repair(text: &str) -> Option<(Value, Vec<&'static str>)> {
+pub(crate) fn repair(text: &str) -> Option<(Value, Vec<&'static str>)> {
     let start = text.find(['{', '['])?;
     let mut reader = Reader { text, at: start, depth: 0, changes: BTreeSet::new() };
     let value = reader.value()?;
@@ -317,13 +317,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn sound_json_stays_as_it_is(text in "[\\[\\]{}:,\"a0-9.eE\\\\ \\-]{0,40}") {
-            if let Ok(value @ (Value::Object(_) | Value::Array(_))) = super::super::arguments::parse(&text) {
-                prop_assert_eq!(repair(&text), Some((value, Vec::new())));
-            }
-        }
-
         #[test]
         fn arbitrary_text_is_survived(text in ".{0,60}", json in "[\\[\\]{}:,'\"“”au0-9\\\\/*\\n -]{0,60}") {
             let _mended = (repair(&text), repair(&json));

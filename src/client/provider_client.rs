@@ -12,7 +12,7 @@ use serde_json::Value;
 use ureq::Agent;
 use ureq::http::{HeaderName, HeaderValue, Uri, header};
 
-use super::dispatch::{ClientFuture, ToolClient};
+use super::{ClientFuture, ToolClient};
 use crate::http::{self, Connection, Secret, printable, shortened};
 use crate::provider::Provider;
 
@@ -79,6 +79,13 @@ impl ProviderClient {
     }
 }
 
+impl ProviderClient {
+    /// Sends a request on this thread, which is held for no longer than `within` and reads at most `most` bytes.
+    pub(crate) fn post(&self, request: Value, within: Duration, most: u64) -> Result<Value, String> {
+        self.0.post(request, within.min(self.0.timeout), most)
+    }
+}
+
 impl fmt::Debug for ProviderClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Client { provider, base, .. } = &*self.0;
@@ -113,27 +120,28 @@ impl ToolClient for ProviderClient {
     fn send(&self, request: Value) -> ClientFuture<'_> {
         let client = Arc::clone(&self.0);
         Box::pin(async move {
-            let sent = tokio::task::spawn_blocking(move || client.post(request)).await;
+            let sent =
+                tokio::task::spawn_blocking(move || client.post(request, client.timeout, MAX_ANSWER_BYTES)).await;
             sent.map_err(|error| format!("the client failed: {error}"))?
         })
     }
 }
 
 impl Client {
-    fn post(&self, mut request: Value) -> Result<Value, String> {
+    fn post(&self, mut request: Value, within: Duration, most: u64) -> Result<Value, String> {
         let path = self.path(&mut request)?;
         let url = format!("{}{path}", self.base.to_string().trim_end_matches('/'));
         let mut call = self.agent.post(url).header(header::CONTENT_TYPE, "application/json");
         for (name, value) in &self.headers {
             call = call.header(name, value);
         }
-        let failed =
-            |error: &ureq::Error| shortened(&http::without(self.key.as_ref(), &http::reason(error, self.timeout)));
+        let failed = |error: &ureq::Error| shortened(&http::without(self.key.as_ref(), &http::reason(error, within)));
+        let call = call.config().timeout_global(Some(within)).build();
         let mut response = call.send(request.to_string()).map_err(|error| failed(&error))?;
         let status = response.status();
-        let body = http::read(response.body_mut(), MAX_ANSWER_BYTES).map_err(|error| failed(&error))?;
+        let body = http::read(response.body_mut(), most).map_err(|error| failed(&error))?;
         let Some(body) = body else {
-            return Err(format!("its answer is longer than {} MiB", MAX_ANSWER_BYTES >> 20));
+            return Err(format!("its answer is longer than {} MiB", most >> 20));
         };
         if !status.is_success() {
             return Err(format!("it answered {status}: {}", http::message(self.key.as_ref(), &body)));

@@ -1,0 +1,344 @@
+//! Rerankers: they permute the best candidates and do nothing else, whatever they answer; when they are asked; and
+//! picks that do not wait for them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::{Duration, Instant};
+
+use picktools::{
+    CircuitBreaker, Engine, PickError, PickOptions, Query, Rerank, RerankError, RerankFuture, RerankScore, Reranker,
+    Selection, Stage, StageStatus, Tool,
+};
+use proptest::prelude::*;
+
+use crate::support::{ids, pick, workplace};
+
+/// What a request of these tests asks for; several tools fit.
+const REQUEST: &str = "send a message to a colleague about the meeting";
+
+type Answer = Vec<(usize, f32)>;
+
+/// A reranker that answers as it is told.
+struct Scripted<F>(F);
+
+impl<F: Fn(&[Arc<Tool>]) -> Result<Answer, String> + Send + Sync> Reranker for Scripted<F> {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn rerank<'a>(&'a self, _: &'a Query, window: &'a [Arc<Tool>], _: Option<Instant>) -> RerankFuture<'a> {
+        Box::pin(async move {
+            let answer =
+                (self.0)(window).map_err(|reason| RerankError::Failed { reranker: "scripted".into(), reason })?;
+            Ok(answer.into_iter().map(|(candidate, score)| RerankScore { candidate, score }).collect())
+        })
+    }
+}
+
+fn with_reranker(reranker: impl Reranker + 'static) -> Engine {
+    Engine::builder(workplace()).reranker(Arc::new(reranker)).build().expect("the static model needs nothing")
+}
+
+fn scripted(answer: impl Fn(&[Arc<Tool>]) -> Result<Answer, String> + Send + Sync + 'static) -> Engine {
+    with_reranker(Scripted(answer))
+}
+
+/// Turns the window round.
+fn backwards(window: &[Arc<Tool>]) -> Result<Answer, String> {
+    Ok((0..window.len()).map(|place| (place, place as f32)).collect())
+}
+
+fn always(most: usize) -> PickOptions {
+    PickOptions { rerank: Rerank::Always, ..never(most) }
+}
+
+fn never(most: usize) -> PickOptions {
+    PickOptions { max_candidates: most, min_score: 0.0, ..PickOptions::default() }
+}
+
+fn status(selection: &Selection) -> &StageStatus {
+    let report = selection.stages.iter().find(|report| report.stage == Stage::Rerank);
+    &report.expect("every stage reports").status
+}
+
+fn check_prior_order(selection: &Selection, prior: &Selection, reason: &str) {
+    assert_eq!(ids(selection), ids(prior));
+    let [degraded] = &selection.degraded[..] else { panic!("one stage is degraded: {:?}", selection.degraded) };
+    assert_eq!(degraded.stage, Stage::Rerank);
+    assert!(degraded.reason.contains(reason), "{} lacks {reason:?}", degraded.reason);
+    assert!(degraded.reason.ends_with("the prior order stands"), "{}", degraded.reason);
+    assert!(selection.picks.iter().all(|pick| pick.provenance.rerank.is_none()));
+}
+
+#[test]
+fn a_reranker_reorders_its_window_and_scores_stay() {
+    let engine = scripted(backwards);
+    let prior = pick(&engine, REQUEST, &never(8));
+    let options = PickOptions { rerank_window: 5, ..always(8) };
+    let selection = pick(&engine, REQUEST, &options);
+    let mut expected = ids(&prior);
+    assert_eq!(expected.len(), 8);
+    expected[..5].reverse();
+    assert_eq!(ids(&selection), expected);
+    assert_eq!(*status(&selection), StageStatus::Ran);
+    for pick in &selection.picks {
+        let before = prior.picks.iter().find(|prior| prior.tool.id == pick.tool.id).expect("nothing is new");
+        assert_eq!(pick.score.to_bits(), before.score.to_bits(), "the calibrated score stays");
+    }
+    let places: Vec<Option<(usize, usize)>> =
+        selection.picks.iter().map(|pick| pick.provenance.rerank.map(|rerank| (rerank.before, rerank.after))).collect();
+    let moved = [(5, 1), (4, 2), (3, 3), (2, 4), (1, 5)].map(Some);
+    assert_eq!(places, [&moved[..], &[None; 3]].concat(), "what lies behind the window is not touched");
+    assert!(selection.picks[0].reason.contains("scripted moves it from place 5 to 1"), "{}", selection.picks[0].reason);
+    assert!(!selection.picks[2].reason.contains("moves"), "it stays where it was");
+    let report = selection.rerank.expect("reranking was asked for");
+    assert_eq!((report.reranker.as_str(), report.window, report.reordered), ("scripted", 5, true));
+}
+
+#[test]
+fn a_reranker_can_bring_in_what_the_cut_would_have_dropped_but_not_what_scores_too_low() {
+    let engine = scripted(backwards);
+    let prior = pick(&engine, REQUEST, &never(20));
+    let selection = pick(&engine, REQUEST, &always(2));
+    let mut expected = ids(&prior);
+    expected.reverse();
+    assert_eq!(ids(&selection), expected[..2]);
+    assert_eq!(selection.below_threshold, prior.below_threshold);
+    let least = prior.picks[2].score;
+    let selection = pick(&engine, REQUEST, &PickOptions { min_score: least, ..always(9) });
+    assert_eq!(ids(&selection), [ids(&prior)[2], ids(&prior)[1], ids(&prior)[0]], "the threshold comes first");
+}
+
+#[test]
+fn named_tools_stay_whatever_the_reranker_says() {
+    let engine = scripted(backwards);
+    let selection = pick(&engine, "use `playMusic` to send a message about the meeting", &always(1));
+    assert_eq!(ids(&selection), ["home/playMusic"]);
+}
+
+#[test]
+fn it_is_shown_only_what_may_be_seen() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let record = Arc::clone(&seen);
+    let engine = scripted(move |window| {
+        record.lock().expect("nobody panicked").extend(window.iter().map(|tool| tool.id.clone()));
+        backwards(window)
+    });
+    let options =
+        PickOptions { exclude: vec!["mail/send_email".to_owned()], min_score: 0.0, rerank_window: 100, ..always(3) };
+    let selection = pick(&engine, REQUEST, &options);
+    let seen = seen.lock().expect("nobody panicked").clone();
+    assert!(seen.len() > 20 && !seen.contains(&"mail/send_email".to_owned()), "{seen:?}");
+    let hidden = |id: &String| {
+        let tool = engine.catalog().tools().iter().find(|tool| tool.id == *id).expect("it is of the catalog");
+        tool.is_unsafe() || !tool.allowed_roles.is_empty()
+    };
+    assert!(!seen.iter().any(hidden));
+    assert_eq!(selection.picks.len(), 3);
+}
+
+#[test]
+fn it_is_asked_as_the_options_say() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let engine = scripted(move |window| {
+        count.fetch_add(1, Ordering::SeqCst);
+        backwards(window)
+    });
+    let run = |request: &str, options: &PickOptions| {
+        let before = asked.load(Ordering::SeqCst);
+        let selection = pick(&engine, request, options);
+        (asked.load(Ordering::SeqCst) - before, selection)
+    };
+    let auto = |most: usize| PickOptions { rerank: Rerank::Auto, ..always(most) };
+    let skipped = |selection: &Selection, why: &str| {
+        let StageStatus::Skipped { reason } = status(selection) else { panic!("{:?}", status(selection)) };
+        assert!(reason.contains(why), "{reason}");
+        assert!(selection.degraded.is_empty());
+    };
+
+    let (times, never) = run(REQUEST, &PickOptions::default());
+    assert_eq!(times, 0);
+    skipped(&never, "the options ask for none");
+    assert!(never.rerank.is_none());
+
+    // One tool that fits, far above the others.
+    let clear = "book a meeting room";
+    let (times, selection) = run(clear, &auto(1));
+    assert_eq!(times, 0, "{:?}", selection.rerank);
+    skipped(&selection, "the best candidate leads by 0.");
+    let report = selection.rerank.expect("it was asked for");
+    assert!(!report.reordered && report.top_margin.is_some_and(|margin| margin > 0.25), "{report:?}");
+    assert_eq!(report.cut_margin, report.top_margin, "with one pick the cut is behind the best");
+    assert_eq!(run(clear, &always(1)).0, 1, "always is always");
+
+    let (times, selection) = run(REQUEST, &auto(3));
+    assert_eq!(times, 1, "{:?}", selection.rerank);
+    let report = selection.rerank.expect("it was asked for");
+    let thin = [report.top_margin, report.cut_margin].into_iter().flatten().any(|margin| margin < 0.25);
+    assert!(report.reordered && thin && report.first_cut.is_some(), "{report:?}");
+
+    // The tools that would be cut score next to nothing, and as much as those that would not.
+    let (times, selection) = run(clear, &auto(4));
+    assert_eq!(times, 0, "{:?}", selection.rerank);
+    let report = selection.rerank.as_ref().expect("it was asked for");
+    assert!(report.cut_margin.is_some_and(|margin| margin < 0.05), "{report:?}");
+    skipped(&selection, "the first that is cut scores 0.0");
+
+    for rerank in [Rerank::Auto, Rerank::Always] {
+        let options = PickOptions { rerank, min_score: 1.0, ..always(3) };
+        let (times, selection) = run("nothing of all this", &options);
+        assert_eq!(times, 0);
+        skipped(&selection, "there is nothing to reorder");
+    }
+}
+
+#[test]
+fn without_a_reranker_always_is_an_error_and_auto_is_not() {
+    let engine = crate::support::engine(workplace());
+    let error = engine.pick(&Query::new(REQUEST), &always(3)).expect_err("there is none");
+    assert!(matches!(error, PickError::NoReranker), "{error}");
+    let selection = pick(&engine, REQUEST, &PickOptions { rerank: Rerank::Auto, ..PickOptions::default() });
+    assert!(matches!(status(&selection), StageStatus::Skipped { reason } if reason == "no reranker is set"));
+    for rerank_window in [0, 1, 101] {
+        let error = engine.pick(&Query::new(REQUEST), &PickOptions { rerank_window, ..PickOptions::default() });
+        assert!(matches!(error, Err(PickError::InvalidOption { option: "rerank_window", .. })));
+    }
+}
+
+#[test]
+fn the_ranking_of_a_custom_scorer_is_reranked_too() {
+    let options = PickOptions {
+        scorer: Some(Arc::new(crate::support::engine(workplace()).scorer(picktools::Mode::Keyword))),
+        ..always(4)
+    };
+    let engine = scripted(backwards);
+    let prior = pick(&engine, REQUEST, &PickOptions { rerank: Rerank::Never, max_candidates: 20, ..options.clone() });
+    let mut expected = ids(&prior);
+    expected.reverse();
+    assert_eq!(ids(&pick(&engine, REQUEST, &options)), expected[..4]);
+}
+
+/// Every way to fail but time.
+#[test]
+fn a_reranker_that_fails_leaves_the_prior_order() {
+    let boom = |_: &[Arc<Tool>]| Err("the model is away".to_owned());
+    let panics = |_: &[Arc<Tool>]| panic!("on purpose");
+    for (engine, reason) in [
+        (scripted(boom), "the reranker scripted failed: the model is away"),
+        (scripted(panics), "the reranker scripted failed: it panicked"),
+        (scripted(|_| Ok(Vec::new())), "the reranker scripted gave no score for the candidate 1 of"),
+    ] {
+        let prior = pick(&engine, REQUEST, &never(3));
+        for timeout in [None, Some(Duration::from_secs(10))] {
+            check_prior_order(&pick(&engine, REQUEST, &PickOptions { timeout, ..always(3) }), &prior, reason);
+        }
+    }
+}
+
+/// An engine whose reranker answers what lies here, and the lock of who put it there.
+static LIAR: LazyLock<(Engine, Arc<Mutex<Answer>>)> = LazyLock::new(|| {
+    let lie = Arc::new(Mutex::new(Answer::new()));
+    let told = Arc::clone(&lie);
+    (scripted(move |_| Ok(told.lock().expect("nobody panicked").clone())), lie)
+});
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn whatever_a_reranker_answers_nothing_is_lost_and_nothing_comes_in(
+        sound in any::<bool>(),
+        order in Just((0..6usize).collect::<Vec<_>>()).prop_shuffle(),
+        lie in prop::collection::vec(
+            (prop_oneof![8 => 0usize..7, 1 => Just(usize::MAX)], prop_oneof![8 => -9f32..9.0, 1 => Just(f32::NAN), 1 => Just(f32::INFINITY)]),
+            0..9,
+        ),
+        window in 2usize..7,
+        most in 1usize..9,
+    ) {
+        let (engine, told) = &*LIAR;
+        let answer = if sound {
+            order.iter().filter(|&&place| place < window).enumerate().map(|(rank, &place)| (place, -(rank as f32))).collect()
+        } else {
+            lie
+        };
+        told.lock().expect("nobody panicked").clone_from(&answer);
+        let prior = pick(engine, REQUEST, &never(20));
+        prop_assert!(prior.picks.len() >= 9);
+        let selection = pick(engine, REQUEST, &PickOptions { rerank_window: window, ..always(most) });
+        let whole = pick(engine, REQUEST, &PickOptions { rerank_window: window, ..always(20) });
+        let is_permutation = answer.len() == window
+            && (0..window).all(|place| answer.iter().any(|&(given, score)| given == place && score.is_finite()));
+        prop_assert_eq!(selection.degraded.is_empty(), is_permutation);
+        prop_assert_eq!(ids(&selection), ids(&whole)[..most].to_vec(), "the cut takes the best of the new order");
+        prop_assert_eq!(ids(&whole)[window..].to_vec(), ids(&prior)[window..].to_vec(), "the rest keeps its order");
+        let (mut before, mut after) = (ids(&prior), ids(&whole));
+        if !is_permutation {
+            prop_assert_eq!(&before, &after);
+        }
+        before.sort_unstable();
+        after.sort_unstable();
+        prop_assert_eq!(before, after);
+    }
+}
+
+/// Waits as asynchronous code should, or blocks its thread as it should not.
+struct Late {
+    blocks: bool,
+}
+
+impl Reranker for Late {
+    fn name(&self) -> &str {
+        "late"
+    }
+
+    fn rerank<'a>(&'a self, _: &'a Query, window: &'a [Arc<Tool>], _: Option<Instant>) -> RerankFuture<'a> {
+        Box::pin(async move {
+            if self.blocks {
+                std::thread::sleep(Duration::from_secs(10));
+            } else {
+                tokio::time::sleep(Duration::from_secs(10)).await;
+            }
+            Ok((0..window.len()).map(|candidate| RerankScore { candidate, score: candidate as f32 }).collect())
+        })
+    }
+}
+
+#[test]
+fn a_slow_reranker_is_not_waited_for() {
+    const TIMEOUT: Duration = Duration::from_millis(300);
+    for blocks in [false, true] {
+        let engine = with_reranker(Late { blocks });
+        let prior = pick(&engine, REQUEST, &never(3));
+        let started = Instant::now();
+        let selection = pick(&engine, REQUEST, &PickOptions { timeout: Some(TIMEOUT), ..always(3) });
+        let took = started.elapsed();
+        assert!(took >= TIMEOUT && took < Duration::from_secs(2), "{took:?}");
+        check_prior_order(&selection, &prior, "the deadline passed before the reranker late answered");
+    }
+}
+
+#[test]
+fn a_reranker_that_keeps_failing_is_left_alone_and_the_pick_says_so() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let failing = Scripted(move |_: &[Arc<Tool>]| {
+        count.fetch_add(1, Ordering::SeqCst);
+        Err("the model is away".to_owned())
+    });
+    let now = Arc::new(Mutex::new(Instant::now()));
+    let clock = Arc::clone(&now);
+    let guarded = CircuitBreaker::new(failing).clock(move || *clock.lock().expect("nobody panicked"));
+    let engine = with_reranker(guarded);
+    let prior = pick(&engine, REQUEST, &never(3));
+    for _ in 0..3 {
+        check_prior_order(&pick(&engine, REQUEST, &always(3)), &prior, "the model is away");
+    }
+    let selection = pick(&engine, REQUEST, &always(3));
+    check_prior_order(&selection, &prior, "failed 3 times in a row and is not asked for another 30 s");
+    assert!(matches!(status(&selection), StageStatus::Skipped { .. }));
+    assert_eq!(asked.load(Ordering::SeqCst), 3);
+    *now.lock().expect("nobody panicked") += Duration::from_secs(30);
+    check_prior_order(&pick(&engine, REQUEST, &always(3)), &prior, "the model is away");
+    assert_eq!(asked.load(Ordering::SeqCst), 4);
+}
