@@ -153,7 +153,7 @@ mod tests {
             ("{\"a\": {\"b\": 1, \"b\": 1}}", "stands twice"),
             ("{\"a\": 1e999}", "number out of range"),
             ("{\"a\": NaN}", "column 7"),
-            ("{\"a\": \"\\ud800\"}", "surrogate"),
+            ("{\"a\": \"\\ud800\"}", "hex escape"),
             ("{\"a\": 1} and more", "trailing characters"),
             ("{\"a\": ", "EOF"),
         ] {
