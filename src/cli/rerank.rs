@@ -1,6 +1,7 @@
 //! Whether, and by what, the best candidates are put in another order.
 
 use std::sync::Arc;
+#[cfg(feature = "llm")]
 use std::time::Duration;
 
 use anyhow::bail;
@@ -38,11 +39,9 @@ pub(super) struct RerankArgs {
     llm_model: Option<String>,
     /// Format that the language model is asked in: openai, and all that speak it, anthropic or ollama.
     #[arg(long, value_name = "PROVIDER", default_value = "openai")]
-    #[cfg_attr(not(feature = "llm"), expect(dead_code, reason = "this build asks no language models, and says so"))]
     llm_provider: Provider,
     /// How long the language model may take where there is no --timeout-ms.
     #[arg(long, value_name = "MS", default_value_t = 10_000)]
-    #[cfg_attr(not(feature = "llm"), expect(dead_code, reason = "this build asks no language models, and says so"))]
     llm_timeout_ms: u64,
     /// Members for the body of requests to the language model, as a JSON object; null takes one away, as in
     /// {"temperature": null}.
