@@ -288,9 +288,11 @@ fn deadline(criterion: &mut Criterion) {
     let plain = PickOptions { timeout: Some(DEADLINE), ..PickOptions::default() };
     let engine = Engine::new(catalog.clone()).expect("it builds");
     overrun(&mut group, "scorer", &engine, &PickOptions { scorer: Some(Arc::new(Sleeper)), ..plain.clone() });
-    let mut rerankers: Vec<(&str, Arc<dyn Reranker>)> = vec![("reranker", Arc::new(Sleeper))];
-    #[cfg(feature = "llm")]
-    rerankers.push(("language_model", silent_model()));
+    let rerankers: [(&str, Arc<dyn Reranker>); _] = [
+        ("reranker", Arc::new(Sleeper)),
+        #[cfg(feature = "llm")]
+        ("language_model", silent_model()),
+    ];
     for (name, reranker) in rerankers {
         let engine = Engine::builder(catalog.clone()).reranker(reranker).build().expect("it builds");
         let options = PickOptions { rerank: Rerank::Always, min_score: 0.0, ..plain.clone() };

@@ -1,6 +1,7 @@
 //! Whether, and by what, the best candidates are put in another order.
 
 use std::sync::Arc;
+#[cfg(feature = "llm")]
 use std::time::Duration;
 
 use anyhow::bail;

@@ -172,7 +172,7 @@ fn it_is_asked_as_the_options_say() {
     assert_eq!(report.cut_margin, report.top_margin, "with one pick the cut is behind the best");
     assert_eq!(run(clear, &always(1)).0, 1, "always is always");
 
-    let (times, selection) = run(REQUEST, &auto(3));
+    let (times, selection) = run("tell the team about the meeting", &auto(3));
     assert_eq!(times, 1, "{:?}", selection.rerank);
     let report = selection.rerank.expect("it was asked for");
     let thin = [report.top_margin, report.cut_margin].into_iter().flatten().any(|margin| margin < 0.25);

@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn every_provider_is_held_to_the_schema_in_its_own_way() {
-        let window = vec![Arc::new(Tool::new("send_mail", "Sends mail")); 3];
+        let window: Vec<Arc<Tool>> = (0..3).map(|_| Arc::new(Tool::new("send_mail", "Sends mail"))).collect();
         for (provider, at) in [
             (Provider::OpenAiChat, "/response_format/json_schema/schema"),
             (Provider::Anthropic, "/tools/0/input_schema"),
