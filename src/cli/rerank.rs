@@ -30,7 +30,7 @@ pub(super) struct RerankArgs {
     #[arg(long, value_enum, default_value = "never")]
     rerank: RerankArg,
     /// Base of the language model's API, such as http://localhost:8080/v1 (llama.cpp, vLLM, LM Studio),
-    /// http://localhost:11434 (Ollama) or https://api.anthropic.com/v1; its key is read from PICKTOOLS_LLM_API_KEY, else
+    /// http://localhost:11434 (Ollama) or `https://api.anthropic.com/v1`; its key is read from PICKTOOLS_LLM_API_KEY, else
     /// from OPENAI_API_KEY or ANTHROPIC_API_KEY as the provider has it; set the first to nothing to send none.
     #[arg(long, value_name = "URL")]
     llm_url: Option<String>,
