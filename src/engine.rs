@@ -12,6 +12,7 @@
 //! embedding of the request and a custom scorer, and when there is a deadline both run on a thread that is left
 //! behind when it passes.
 
+mod set;
 mod skills;
 
 use std::collections::BTreeSet;
@@ -27,12 +28,12 @@ use crate::catalog::{Catalog, Tool};
 use crate::deadline::{Deadline, Missed};
 use crate::eligibility::Eligibility;
 use crate::embed::{Embedder, StaticEmbedder};
-use crate::error::{IndexError, PickError, ScorerError};
+use crate::error::{EmbedError, IndexError, PickError, ScorerError};
 use crate::explain::{Basis, Explainer, MAX_CONSIDERED};
 use crate::fuse::{Fused, Fusion, Mode, Retriever, Signals};
-use crate::index::{Index, IndexConfig, IndexStats, Progress, Vectors};
+use crate::index::{Index, IndexConfig, IndexStats, Progress, Twins, Vectors};
 use crate::names::{Skill, SkillReport};
-use crate::options::{PickOptions, Request};
+use crate::options::{Choice, PickOptions, Request};
 use crate::query::Query;
 use crate::ranking::{Candidate, Ranking, ToolId, top_k};
 use crate::retrieve::{self, FoundTerm, query_terms};
@@ -184,7 +185,7 @@ impl Engine {
             Some(skills) => Some((skills, skills.pick(index, &mut request, &basis, &mut trace)?)),
             None => None,
         };
-        let Narrowed { below_threshold, ranking, kept } = narrow(index, &request, &basis, &mut trace);
+        let Narrowed { below_threshold, ranking, kept } = narrow(index, &request, &basis, &mut trace)?;
         let why = Explainer::new(index, &request, &basis);
         let picks = why.picks(&kept);
         let considered = options.debug.then(|| why.considered(&ranking, &kept, &picks));
@@ -196,7 +197,7 @@ impl Engine {
             answerable: basis.answerable(),
             picks,
             skills,
-            ineligible: why.ineligible(),
+            ineligible: why.ineligible(&kept),
             below_threshold,
             dropped: why.dropped(&kept),
             scorer_errors: basis.errors().iter().map(ToString::to_string).collect(),
@@ -259,26 +260,40 @@ struct Narrowed {
 }
 
 /// Applies `min_score` and the cut.
-fn narrow(index: &Index, request: &Request<'_>, basis: &Basis, trace: &mut Trace) -> Narrowed {
+fn narrow(index: &Index, request: &Request<'_>, basis: &Basis, trace: &mut Trace) -> Result<Narrowed, PickError> {
     let options = request.options;
     let (mut musts, mut needed) = (request.musts(), request.brought());
     musts.retain(|&tool| basis.ranks(tool));
     needed.retain(|&tool| basis.ranks(tool));
-    let candidates = candidates(request, basis, &musts.union(&needed).copied().collect());
-    let below_threshold = request.eligibility.admitted_count() - basis.errors().len() - candidates.len();
+    let stay: BTreeSet<ToolId> = musts.union(&needed).copied().collect();
+    let candidates = candidates(request, basis, &stay);
+    let mut below_threshold = request.eligibility.admitted_count() - basis.errors().len() - candidates.len();
     trace.min_score(basis);
     trace.skipped(Stage::Rerank, "no reranker is set");
+    let parts = set::parts(request, basis);
+    let twins = Some(&index.twins).filter(|_| options.choice == Choice::Set);
+    let depth = depth(options, stay.len()).max(set::pool(&parts)).saturating_add(twins.map_or(0, Twins::len));
+    let ranking: Ranking = top_k(candidates.into_iter(), depth);
     let limits = Cut {
         max_candidates: options.max_candidates,
         max_per_source: options.max_per_source,
         trusted_sources: &options.trusted_sources,
         must: &musts,
         needed: &needed,
+        twins,
+        cover: set::cover(index, request, &parts, basis, &ranking, trace)?,
     };
-    let ranking: Ranking = top_k(candidates.into_iter(), depth(options, musts.len() + needed.len()));
-    let kept = cut(&ranking, &index.catalog, &limits);
+    let mut kept = cut(&ranking, &index.catalog, limits);
+    if options.choice == Choice::Set {
+        set::bring_required(index, request, basis, &mut kept);
+    }
+    if !kept.required.is_empty() {
+        let above: BTreeSet<ToolId> =
+            self::candidates(request, basis, &stay).iter().map(|candidate| candidate.tool).collect();
+        below_threshold -= kept.required.keys().filter(|tool| !above.contains(tool)).count();
+    }
     trace.ran(Stage::Select);
-    Narrowed { below_threshold, ranking, kept }
+    Ok(Narrowed { below_threshold, ranking, kept })
 }
 
 /// Applies `min_score`; tools that must stay do, whether or not anything ranked them.
@@ -376,18 +391,28 @@ fn semantic(models: &[Vectors], request: &Request<'_>, trace: &mut Trace) -> Sig
 
 /// Embeds a request in time; else says why not.
 fn embed(vectors: &Vectors, query: &Query, deadline: Deadline) -> Embedded {
+    let query = query.clone();
+    guarded(vectors, deadline, move |embedder| Vectors::embed_query(embedder, &query))
+}
+
+/// Asks an embedder in time; else says why there is no answer.
+fn guarded<T: Send + 'static>(
+    vectors: &Vectors,
+    deadline: Deadline,
+    ask: impl FnOnce(&dyn Embedder) -> Result<T, EmbedError> + Send + 'static,
+) -> Result<T, String> {
     if deadline.has_passed() {
         return Err("the deadline passed before it began".to_owned());
     }
-    let embedded = if deadline.instant().is_some() {
-        let (embedder, query) = (Arc::clone(vectors.embedder()), query.clone());
-        deadline.run(move || Vectors::embed_query(embedder.as_ref(), &query))
+    let answer = if deadline.instant().is_some() {
+        let embedder = Arc::clone(vectors.embedder());
+        deadline.run(move || ask(embedder.as_ref()))
     } else {
-        let embed = || Vectors::embed_query(vectors.embedder().as_ref(), query);
-        catch_unwind(AssertUnwindSafe(embed)).map_err(|_| Missed::panicked())
+        let ask = || ask(vectors.embedder().as_ref());
+        catch_unwind(AssertUnwindSafe(ask)).map_err(|_| Missed::panicked())
     };
-    match embedded {
-        Ok(embedded) => embedded.map_err(|error| error.to_string()),
+    match answer {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
         Err(Missed::Expired) => Err("the deadline passed while the request was embedded".to_owned()),
         Err(Missed::Lost(reason)) => Err(reason),
     }
@@ -455,6 +480,11 @@ impl Trace {
         self.timings.push((stage, now - self.last));
         self.last = now;
         self.stages.push(StageReport { stage, status: StageStatus::Ran });
+    }
+
+    /// Notes what a stage that ran could not do.
+    fn degraded(&mut self, stage: Stage, reason: String) {
+        self.degraded.push(Degraded { stage, reason });
     }
 
     fn skipped(&mut self, stage: Stage, reason: impl Into<String>) {

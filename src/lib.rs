@@ -82,7 +82,7 @@ pub use names::{
     Advertised, Advertising, AllowedTool, NameTable, Resolution, Resolved, ResolvedVia, Skill, SkillFolder,
     SkillReport, SkillTool, ToolMeaning, skills_section, tools_section,
 };
-pub use options::{PickOptions, UNTRUSTED_MAX_PER_SOURCE};
+pub use options::{Choice, PickOptions, UNTRUSTED_MAX_PER_SOURCE};
 #[cfg(feature = "tokens")]
 pub use provider::Tokenizer;
 pub use provider::{

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::eligibility::{Eligibility, IneligibleReason, Limits};
 use crate::error::PickError;
 use crate::fuse::{Fusion, Mode};
@@ -16,6 +18,19 @@ use crate::scorer::Scorer;
 
 /// The [`PickOptions::max_per_source`] of a server, whose catalog may hold tools of sources that nobody vouches for.
 pub const UNTRUSTED_MAX_PER_SOURCE: usize = 1;
+
+/// How the picks are chosen from the ranking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Choice {
+    /// As a set: tools that are the same take one place, the set covers the parts of a request that has several, and the
+    /// tools that the picks require come along. The best tool is always among them.
+    #[default]
+    Set,
+    /// Each for itself: those that score best.
+    Best,
+}
 
 /// How tools are picked. Sources match by exact name; tools are named by id, `source/name`, name or alias.
 #[derive(Clone)]
@@ -36,6 +51,8 @@ pub struct PickOptions {
     pub mode: Option<Mode>,
     /// How the retrievers' scores become one.
     pub fusion: Fusion,
+    /// How the picks are chosen from the ranking.
+    pub choice: Choice,
     /// The caller's roles.
     pub roles: BTreeSet<String>,
     /// The mode that the agent runs in; tools that fit other modes only may not be seen.
@@ -72,6 +89,7 @@ impl Default for PickOptions {
             scorer: None,
             mode: None,
             fusion: Fusion::default(),
+            choice: Choice::default(),
             roles: BTreeSet::new(),
             execution_mode: None,
             capabilities: BTreeSet::new(),

@@ -35,7 +35,8 @@ pub struct Selection {
     /// have such a tool; absent where a custom scorer ranked, or nothing did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answerable: Option<f32>,
-    /// The picked tools, best first. Empty is a normal answer.
+    /// The picked tools, best first. Empty is a normal answer. What a picked tool requires is among them, beyond
+    /// `max_candidates`.
     pub picks: Vec<Pick>,
     /// The skills that the request needs, best first; absent where the engine has none. Their tools are among the
     /// picks, beyond `max_candidates`.
@@ -76,6 +77,9 @@ pub struct Pick {
     pub reason: String,
     /// Where the score comes from.
     pub provenance: Provenance,
+    /// The ids of tools that are the same but for their source, and would have been picked too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub same_as: Vec<String>,
 }
 
 /// A picked skill.
@@ -111,6 +115,12 @@ pub struct Provenance {
     /// The picked skills that need the tool, best first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub needed_by: Vec<String>,
+    /// The ids of the picked tools that require the tool, in the order of the picks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub required_by: Vec<String>,
+    /// The part of the request that the tool was picked for, although others outrank it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub covers: Option<String>,
     /// What the keyword retriever says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keyword: Option<KeywordEvidence>,
@@ -242,7 +252,7 @@ pub struct Ineligible {
 pub struct IneligibleTool {
     /// The tool's id.
     pub tool: String,
-    /// The name by which the request, the caller or a skill asks for it.
+    /// The name by which the request, the caller, a skill or a picked tool asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
     /// Every reason.
@@ -268,6 +278,12 @@ pub enum DropReason {
     MaxPerSource,
     /// More tools were named or always included than `max_candidates` allows.
     MaxCandidates,
+    /// It is the same as a picked tool but for its source.
+    Same,
+    /// The parts of the request that it fits are covered, and its place went to a tool for another part.
+    Covered,
+    /// A picked tool requires more tools than are brought along.
+    MaxRequired,
 }
 
 /// A stage of the pipeline.

@@ -158,6 +158,9 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
     for (place, pick) in selection.picks.iter().enumerate() {
         writeln!(text, "{:>2}. {}  {:.2}", place + 1, pick.tool.id, pick.score)?;
         writeln!(text, "    {}", pick.reason)?;
+        if !pick.same_as.is_empty() {
+            writeln!(text, "    The same: {}", pick.same_as.join(", "))?;
+        }
     }
     if selection.picks.is_empty() {
         writeln!(text, "No tool fits: {}.", why_none(selection))?;
@@ -173,6 +176,9 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
         let reason = match dropped.reason {
             DropReason::MaxPerSource => "its source has its share already",
             DropReason::MaxCandidates => "more tools are named than are to be picked",
+            DropReason::Same => "a picked tool is the same but for its source",
+            DropReason::Covered => "its place went to a tool for another part of the request",
+            DropReason::MaxRequired => "the picks require more tools than are brought along",
         };
         writeln!(text, " -  {} is left out: {reason}", dropped.tool)?;
     }

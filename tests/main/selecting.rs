@@ -1,0 +1,130 @@
+//! Picks as a set: the parts of a request, tools that are offered twice, and tools that need others.
+
+use picktools::{Choice, DropReason, Engine, PickOptions, Tool};
+
+use crate::support::{catalog, engine, ids, pick, tool};
+
+fn best() -> PickOptions {
+    PickOptions { choice: Choice::Best, ..PickOptions::default() }
+}
+
+/// Many tools for one thing, and one for another.
+fn weather_and_mail() -> Engine {
+    let weather = ["forecast", "history", "alerts", "radar", "maps"].map(|what| {
+        tool("weather", &format!("weather_{what}"), &format!("Shows the weather {what} of a city for the coming days"))
+    });
+    engine(catalog(weather.into_iter().chain([
+        tool("mail", "send_message", "Sends a message to a colleague"),
+        tool("files", "compress_folder", "Packs a folder into an archive"),
+    ])))
+}
+
+#[test]
+fn a_request_of_two_parts_gets_tools_for_both() {
+    let engine = weather_and_mail();
+    let query = "Show me the weather forecast of the city for the coming days and tell my colleague";
+    let options = |choice| PickOptions { choice, min_score: 0.0, ..PickOptions::default() };
+    assert!(!ids(&pick(&engine, query, &options(Choice::Best))).contains(&"mail/send_message"));
+    let set = pick(&engine, query, &options(Choice::Set));
+    assert_eq!(set.picks.len(), 3);
+    assert_eq!(set.picks[0].tool.id, "weather/weather_forecast", "the best one stays");
+    let mail = set.picks.iter().find(|pick| pick.tool.id == "mail/send_message").expect("the second part has a tool");
+    assert_eq!(mail.provenance.covers.as_deref(), Some("tell my colleague"));
+    assert!(mail.reason.starts_with("It is for the part \"tell my colleague\""), "{}", mail.reason);
+    let covered = set.dropped.iter().filter(|dropped| dropped.reason == DropReason::Covered).count();
+    assert_eq!(covered, 1, "{:?}", set.dropped);
+    assert!(set.picks.is_sorted_by(|a, b| a.score >= b.score));
+}
+
+#[test]
+fn a_request_of_one_part_gets_the_best_tools() {
+    let engine = weather_and_mail();
+    let query = "the weather forecast of the city";
+    let (set, best) = (pick(&engine, query, &PickOptions::default()), pick(&engine, query, &best()));
+    assert_eq!(ids(&set), ids(&best));
+    assert!(set.dropped.is_empty());
+}
+
+#[test]
+fn the_same_tool_of_several_sources_takes_one_place() {
+    let text = "Makes an issue in a repository";
+    let engine = engine(catalog([
+        tool("hub", "create_issue", text),
+        tool("mirror", "create_issue", text),
+        tool("mirror", "mirror_create_issue", "Makes an issue  in a repository"),
+        tool("hub", "close_issue", "Closes an issue of a repository"),
+        tool("hub", "list_issues", "Lists the issues of a repository"),
+    ]));
+    let low = PickOptions { min_score: 0.0, ..PickOptions::default() };
+    let selection = pick(&engine, "make an issue in the repository", &low);
+    assert_eq!((selection.picks.len(), ids(&selection)[0]), (3, "hub/create_issue"));
+    assert_eq!(selection.picks[0].same_as, ["mirror/create_issue", "mirror/mirror_create_issue"]);
+    assert!(selection.dropped.iter().all(|dropped| dropped.reason == DropReason::Same), "{:?}", selection.dropped);
+    assert_eq!(selection.dropped.len(), 2);
+    let both = PickOptions { always_include: vec!["mirror/create_issue".into()], ..PickOptions::default() };
+    assert_eq!(ids(&pick(&engine, "make an issue in the repository", &both))[0], "mirror/create_issue");
+    assert_eq!(pick(&engine, "make an issue in the repository", &best()).dropped, []);
+}
+
+#[test]
+fn a_family_of_tools_with_one_description_stays_whole() {
+    let text = "Works on the customers of the shop";
+    let engine =
+        engine(catalog(["get", "update", "delete"].map(|verb| tool("shop", &format!("{verb}_customer"), text))));
+    assert_eq!(pick(&engine, "work on the customers of the shop", &PickOptions::default()).picks.len(), 3);
+}
+
+/// A tool that requires others.
+fn requiring(tool: Tool, requires: &[&str]) -> Tool {
+    Tool { requires: requires.iter().map(|&name| name.to_owned()).collect(), ..tool }
+}
+
+#[test]
+fn a_picked_tool_brings_what_it_requires() {
+    let engine = engine(catalog([
+        requiring(tool("ops", "deploy_service", "Rolls a service out"), &["log_in", "nowhere"]),
+        requiring(tool("ops", "log_in", "Opens a session"), &["choose_account", "ops/deploy_service"]),
+        tool("ops", "choose_account", "Sets who one is"),
+        tool("web", "choose_account", "Sets who one is"),
+    ]));
+    let one = PickOptions { max_candidates: 1, ..PickOptions::default() };
+    let selection = pick(&engine, "roll the service out", &one);
+    let mut found = ids(&selection);
+    found.sort_unstable();
+    assert_eq!(found, ["ops/choose_account", "ops/deploy_service", "ops/log_in"], "the one of its own source");
+    let log_in = selection.picks.iter().find(|pick| pick.tool.id == "ops/log_in").expect("it is required");
+    assert_eq!(log_in.provenance.required_by, ["ops/deploy_service"]);
+    assert!(log_in.reason.starts_with("\"ops/deploy_service\" requires it"), "{}", log_in.reason);
+    assert_eq!(selection.below_threshold + selection.picks.len(), 4);
+    let alone = pick(&engine, "roll the service out", &PickOptions { choice: Choice::Best, ..one });
+    assert_eq!(ids(&alone), ["ops/deploy_service"]);
+}
+
+#[test]
+fn what_may_not_be_seen_is_not_brought_but_told() {
+    let mut secret = tool("vault", "read_key", "Reads a key");
+    secret.safe = Some(false);
+    let engine =
+        engine(catalog([requiring(tool("ops", "deploy_service", "Rolls a service out"), &["vault/read_key"]), secret]));
+    let selection = pick(&engine, "roll the service out", &PickOptions::default());
+    assert_eq!(ids(&selection), ["ops/deploy_service"]);
+    assert_eq!(selection.ineligible.tools[0].named.as_deref(), Some("vault/read_key"));
+}
+
+#[test]
+fn a_tool_cannot_fill_the_picks_with_what_it_requires() {
+    let names: Vec<String> = (0..100).map(|number| format!("helper_{number}")).collect();
+    let greedy = requiring(
+        tool("ops", "deploy_service", "Rolls a service out"),
+        &names.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+    let helpers = names.iter().map(|name| tool("ops", name, "Helps"));
+    let engine = engine(catalog(std::iter::once(greedy).chain(helpers)));
+    let options = |max_per_source| PickOptions { max_candidates: 1, max_per_source, ..PickOptions::default() };
+    let selection = pick(&engine, "roll the service out", &options(None));
+    assert_eq!(selection.picks.len(), 17);
+    assert!(selection.dropped.iter().any(|dropped| dropped.reason == DropReason::MaxRequired));
+    let bounded = pick(&engine, "roll the service out", &options(Some(2)));
+    assert_eq!(bounded.picks.len(), 2);
+    assert!(bounded.dropped.iter().any(|dropped| dropped.reason == DropReason::MaxPerSource));
+}
