@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 use ndarray::Array2;
 
 use self::skills::SkillIndex;
+#[cfg(feature = "tokens")]
+use crate::budget::CostTable;
 use crate::catalog::{Catalog, Tool};
 use crate::deadline::{Deadline, Missed};
 use crate::eligibility::Eligibility;
@@ -39,13 +41,15 @@ use crate::ranking::{Candidate, Ranking, ToolId, top_k};
 use crate::retrieve::{self, FoundTerm, query_terms};
 use crate::scorer::{self, NoScores, Score, ScoreFuture, Scorer};
 use crate::select::{Cut, Kept, cut};
-use crate::selection::{Degraded, SELECTION_VERSION, Selection, Stage, StageReport, StageStatus, Timings};
+use crate::selection::{Degraded, SELECTION_VERSION, Selection, Stage, StageReport, StageStatus, Timings, TokenReport};
 
 /// A catalog, indexed and ready to be picked from. Cloning is cheap and shares the indexes.
 #[derive(Debug, Clone)]
 pub struct Engine {
     index: Arc<Index>,
     skills: Option<Arc<SkillIndex>>,
+    #[cfg(feature = "tokens")]
+    costs: Arc<CostTable>,
 }
 
 /// Builds an [`Engine`]. Unless told otherwise it ranks by words and, with the [`StaticEmbedder`], by meaning.
@@ -126,7 +130,12 @@ impl EngineBuilder {
         };
         let index = Index::build(self.catalog, config(self.progress))?;
         let skills = self.skills.map(|skills| SkillIndex::build(skills, &index, config(Progress::default())));
-        Ok(Engine { index: Arc::new(index), skills: skills.transpose()?.map(Arc::new) })
+        Ok(Engine {
+            index: Arc::new(index),
+            skills: skills.transpose()?.map(Arc::new),
+            #[cfg(feature = "tokens")]
+            costs: Arc::default(),
+        })
     }
 }
 
@@ -185,7 +194,8 @@ impl Engine {
             Some(skills) => Some((skills, skills.pick(index, &mut request, &basis, &mut trace)?)),
             None => None,
         };
-        let Narrowed { below_threshold, ranking, kept } = narrow(index, &request, &basis, &mut trace)?;
+        let Narrowed { below_threshold, ranking, mut kept } = narrow(index, &request, &basis, &mut trace)?;
+        let tokens = self.fit(&request, &basis, &mut kept, &trace)?;
         let why = Explainer::new(index, &request, &basis);
         let picks = why.picks(&kept);
         let considered = options.debug.then(|| why.considered(&ranking, &kept, &picks));
@@ -202,10 +212,31 @@ impl Engine {
             dropped: why.dropped(&kept),
             scorer_errors: basis.errors().iter().map(ToString::to_string).collect(),
             considered,
+            tokens,
             stages: trace.stages,
             degraded: trace.degraded,
             timings: Timings(trace.timings),
         })
+    }
+
+    /// Fits the picks to the token budget, and counts.
+    #[cfg(feature = "tokens")]
+    fn fit(
+        &self,
+        request: &Request<'_>,
+        basis: &Basis,
+        kept: &mut Kept,
+        trace: &Trace,
+    ) -> Result<Option<TokenReport>, PickError> {
+        let Some(budget) = &request.options.token_budget else { return Ok(None) };
+        let costs = self.costs.of(self.index.catalog.tools(), budget);
+        Ok(Some(set::fit(&costs, budget.tokens, request, basis, kept, trace.deadline)?))
+    }
+
+    /// This build counts no tokens, and the options have no budget.
+    #[cfg(not(feature = "tokens"))]
+    fn fit(&self, _: &Request<'_>, _: &Basis, _: &mut Kept, _: &Trace) -> Result<Option<TokenReport>, PickError> {
+        Ok(None)
     }
 
     /// Returns the signals of the mode that the options name: what each retriever says of every tool, eligible or not.

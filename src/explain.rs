@@ -23,8 +23,8 @@ use crate::retrieve::FoundTerm;
 use crate::scorer::Score;
 use crate::select::Kept;
 use crate::selection::{
-    Considered, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool, KeywordEvidence, Pick,
-    Provenance, SemanticEvidence, TermEvidence, WordEvidence,
+    Considered, Definition, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool,
+    KeywordEvidence, Pick, Provenance, SemanticEvidence, TermEvidence, WordEvidence,
 };
 
 /// How many candidates an outcome shows the evidence of, beside the picked ones.
@@ -117,7 +117,7 @@ impl Basis {
     }
 
     /// Returns the tool's score, 0..1.
-    fn score(&self, tool: ToolId) -> f32 {
+    pub(crate) fn score(&self, tool: ToolId) -> f32 {
         match self {
             Self::Fused { fused, .. } => fused.score_of(tool),
             Self::Custom { .. } | Self::Registration { .. } => self.candidate(tool).score,
@@ -174,7 +174,8 @@ impl<'a> Explainer<'a> {
             let reason = reason(self.basis, tool, &provenance);
             let score = self.basis.score(tool);
             let same_as = ids(kept.twins.get(&tool));
-            Pick { tool: Arc::clone(self.index.catalog.tool(tool)), score, reason, provenance, same_as }
+            let definition = kept.shown.get(&tool).map(|&(detail, tokens)| Definition { detail, tokens });
+            Pick { tool: Arc::clone(self.index.catalog.tool(tool)), score, reason, provenance, same_as, definition }
         });
         picks.collect()
     }
@@ -199,9 +200,10 @@ impl<'a> Explainer<'a> {
         let over_cutoff = kept.over_cutoff.iter().map(|&tool| (tool, DropReason::MaxCandidates));
         let over_source = kept.over_source.iter().map(|&tool| (tool, DropReason::MaxPerSource));
         let over_required = kept.over_required.iter().map(|&tool| (tool, DropReason::MaxRequired));
+        let over_budget = kept.over_budget.iter().map(|&tool| (tool, DropReason::TokenBudget));
         let same = kept.twins.values().flatten().map(|&tool| (tool, DropReason::Same));
         let covered = kept.covered.iter().map(|&tool| (tool, DropReason::Covered));
-        let dropped = over_cutoff.chain(over_source).chain(over_required).chain(same).chain(covered);
+        let dropped = over_cutoff.chain(over_source).chain(over_required).chain(over_budget).chain(same).chain(covered);
         dropped.map(|(tool, reason)| Dropped { tool: self.id(tool), reason }).collect()
     }
 

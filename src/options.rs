@@ -12,6 +12,7 @@ use crate::error::PickError;
 use crate::fuse::{Fusion, Mode};
 use crate::index::Index;
 use crate::names::{Mention, Resolution};
+use crate::provider::{Provider, TranslateOptions};
 use crate::query::Query;
 use crate::ranking::ToolId;
 use crate::scorer::Scorer;
@@ -30,6 +31,25 @@ pub enum Choice {
     Set,
     /// Each for itself: those that score best.
     Best,
+}
+
+/// What the definitions of the picks may cost: tokens of the request's `tools` member, written as compact JSON, counted
+/// with `o200k_base`. Other tokenizers count other numbers; leave some room for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenBudget {
+    /// The most tokens, from 1.
+    pub tokens: usize,
+    /// In whose format; OpenAI's chat unless told otherwise.
+    pub provider: Provider,
+    /// How the definitions are made.
+    pub view: TranslateOptions,
+}
+
+impl TokenBudget {
+    /// Makes a budget for OpenAI's chat format.
+    pub fn new(tokens: usize) -> Self {
+        Self { tokens, provider: Provider::OpenAiChat, view: TranslateOptions::default() }
+    }
 }
 
 /// How tools are picked. Sources match by exact name; tools are named by id, `source/name`, name or alias.
@@ -53,6 +73,11 @@ pub struct PickOptions {
     pub fusion: Fusion,
     /// How the picks are chosen from the ranking.
     pub choice: Choice,
+    /// What the definitions of the picks may cost; needs the feature `tokens`. Tools are shown in less [`Detail`] or left out
+    /// so that they always fit, by their scores; tools that are named or always included come first.
+    ///
+    /// [`Detail`]: crate::Detail
+    pub token_budget: Option<TokenBudget>,
     /// The caller's roles.
     pub roles: BTreeSet<String>,
     /// The mode that the agent runs in; tools that fit other modes only may not be seen.
@@ -90,6 +115,7 @@ impl Default for PickOptions {
             mode: None,
             fusion: Fusion::default(),
             choice: Choice::default(),
+            token_budget: None,
             roles: BTreeSet::new(),
             execution_mode: None,
             capabilities: BTreeSet::new(),
@@ -207,6 +233,14 @@ fn check(options: &PickOptions) -> Result<(), PickError> {
     }
     if !(0.0..=1.0).contains(&options.min_score) {
         return invalid("min_score", options.min_score.to_string(), "give a number from 0 to 1");
+    }
+    if options.token_budget.as_ref().is_some_and(|budget| budget.tokens == 0) {
+        return invalid("token_budget", "0".to_owned(), "allow at least one token");
+    }
+    #[cfg(not(feature = "tokens"))]
+    if let Some(budget) = &options.token_budget {
+        let remedy = "this build counts no tokens; build with the feature tokens";
+        return invalid("token_budget", budget.tokens.to_string(), remedy);
     }
     if let Some(cost) = options.max_cost.filter(|cost| cost.is_nan()) {
         return invalid("max_cost", cost.to_string(), "give a number");

@@ -8,6 +8,7 @@ pub(crate) use cover::{Cover, POOL, static_vectors};
 
 use crate::catalog::Catalog;
 use crate::index::Twins;
+use crate::provider::Detail;
 use crate::ranking::{Candidate, Ranking, ToolId};
 
 /// How the cut is made.
@@ -47,6 +48,10 @@ pub(crate) struct Kept {
     pub(crate) required: BTreeMap<ToolId, Vec<ToolId>>,
     /// Required tools that may not be seen, and what they are required as.
     pub(crate) refused: BTreeMap<ToolId, String>,
+    /// Tools for which the token budget has no room.
+    pub(crate) over_budget: Vec<ToolId>,
+    /// How much of each tool is shown, and its tokens, where there is a budget.
+    pub(crate) shown: BTreeMap<ToolId, (Detail, usize)>,
     /// Required tools beyond what a tool may bring along.
     pub(crate) over_required: BTreeSet<ToolId>,
 }

@@ -17,6 +17,7 @@ use crate::eligibility::IneligibleReason;
 use crate::fuse::Fusion;
 use crate::index::TermKind;
 use crate::names::Skill;
+use crate::provider::{Detail, Provider};
 
 /// The version of the serialised form of [`Selection`].
 pub const SELECTION_VERSION: u32 = 2;
@@ -52,6 +53,9 @@ pub struct Selection {
     /// Tools whose score was no score, and were left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scorer_errors: Vec<String>,
+    /// With a token budget: what the definitions cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<TokenReport>,
     /// What each stage did.
     pub stages: Vec<StageReport>,
     /// The stages that failed or ran out of time, so that the ranking is worse than it could be.
@@ -80,6 +84,46 @@ pub struct Pick {
     /// The ids of tools that are the same but for their source, and would have been picked too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub same_as: Vec<String>,
+    /// With a token budget: how much of the tool is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub definition: Option<Definition>,
+}
+
+impl Pick {
+    /// Returns the tool with what is shown of it: all, unless there is a token budget.
+    pub fn shown(&self) -> Arc<Tool> {
+        self.definition.map_or(Detail::Full, |definition| definition.detail).of(&self.tool)
+    }
+}
+
+/// How much of a picked tool is shown within a token budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Definition {
+    /// How much.
+    pub detail: Detail,
+    /// The tokens of the definition, were it alone in the request.
+    pub tokens: usize,
+}
+
+/// What definitions cost in tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TokenReport {
+    /// The most that the picks may have.
+    pub budget: usize,
+    /// In whose format they are counted.
+    pub provider: Provider,
+    /// With which tokenizer.
+    pub tokenizer: &'static str,
+    /// The tokens of all tools of the catalog, with their full definitions; absent where there was no time to count them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub catalog: Option<usize>,
+    /// The tokens of the picks, as they are shown.
+    pub picks: usize,
+    /// How many tokens are saved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saved: Option<usize>,
 }
 
 /// A picked skill.
@@ -282,6 +326,8 @@ pub enum DropReason {
     Same,
     /// The parts of the request that it fits are covered, and its place went to a tool for another part.
     Covered,
+    /// The token budget has no room for it, not even for its name.
+    TokenBudget,
     /// A picked tool requires more tools than are brought along.
     MaxRequired,
 }

@@ -11,10 +11,11 @@ use serde_json::Value;
 
 use super::args::{CatalogArgs, EligibilityArgs, RankingArgs, read_input};
 use super::output;
-use super::translate::ViewArgs;
+use super::translate::{ViewArgs, definitions};
 use crate::{
-    DropReason, Field, Fusion, IneligibleTool, PickOptions, Provenance, Provider, Query, Selection, Skill, SkillFolder,
-    SkillPick, StageStatus, Translation, WordEvidence, skills_section, tools_section,
+    Definition, DropReason, Field, Fusion, IneligibleTool, PickOptions, Provenance, Provider, Query, Selection, Skill,
+    SkillFolder, SkillPick, StageStatus, TokenBudget, TokenReport, TranslateOptions, Translation, WordEvidence,
+    skills_section, tools_section,
 };
 
 #[derive(Args)]
@@ -46,6 +47,10 @@ pub(super) struct PickCommand {
     eligibility: EligibilityArgs,
     #[command(flatten)]
     ranking: RankingArgs,
+    /// The most tokens of the picks' definitions (o200k_base, in the format of --provider, else of openai): tools are shown
+    /// in less detail, or left out, so that they fit.
+    #[arg(long, value_name = "N")]
+    token_budget: Option<usize>,
     /// Return what is ranked by then.
     #[arg(long, value_name = "MS")]
     timeout_ms: Option<u64>,
@@ -98,6 +103,12 @@ impl PickCommand {
             debug: self.explain,
             ..PickOptions::default()
         };
+        let asked = self.provider.is_some() || self.token_budget.is_some();
+        let view = if asked { self.view.options()? } else { TranslateOptions::default() };
+        if let Some(tokens) = self.token_budget {
+            let provider = self.provider.unwrap_or(Provider::OpenAiChat);
+            options.token_budget = Some(TokenBudget { tokens, provider, view: view.clone() });
+        }
         self.eligibility.apply(&mut options);
         self.ranking.apply(&mut options);
         let selection = engine.pick(&query, &options)?;
@@ -109,7 +120,7 @@ impl PickCommand {
                 output::note(format!("{stage:<12} {:>10.1} µs", time.as_secs_f64() * 1e6));
             }
         }
-        let definitions = self.provider.map(|provider| self.view.definitions(&selection, provider)).transpose()?;
+        let definitions = self.provider.map(|provider| definitions(&selection, provider, &view)).transpose()?;
         match (self.json, definitions) {
             (true, definitions) => return output::json(&Answer { selection, definitions }),
             (false, Some(definitions)) => return output::json(&definitions.tools),
@@ -158,6 +169,9 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
     for (place, pick) in selection.picks.iter().enumerate() {
         writeln!(text, "{:>2}. {}  {:.2}", place + 1, pick.tool.id, pick.score)?;
         writeln!(text, "    {}", pick.reason)?;
+        if let Some(Definition { detail, tokens, .. }) = pick.definition {
+            writeln!(text, "    Shown: {}, {tokens} tokens", detail.name())?;
+        }
         if !pick.same_as.is_empty() {
             writeln!(text, "    The same: {}", pick.same_as.join(", "))?;
         }
@@ -178,6 +192,7 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
             DropReason::MaxCandidates => "more tools are named than are to be picked",
             DropReason::Same => "a picked tool is the same but for its source",
             DropReason::Covered => "its place went to a tool for another part of the request",
+            DropReason::TokenBudget => "the token budget has no room for it",
             DropReason::MaxRequired => "the picks require more tools than are brought along",
         };
         writeln!(text, " -  {} is left out: {reason}", dropped.tool)?;
@@ -186,6 +201,9 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
         writeln!(text, " -  {error}")?;
     }
     writeln!(text, "{}", summary(selection))?;
+    if let Some(tokens) = &selection.tokens {
+        writeln!(text, "{}", token_summary(tokens))?;
+    }
     if explain {
         details(&mut text, selection).context("cannot write the explanation")?;
     }
@@ -235,6 +253,15 @@ fn summary(selection: &Selection) -> String {
         selection.scorer,
         ineligible.total
     )
+}
+
+fn token_summary(tokens: &TokenReport) -> String {
+    let TokenReport { budget, provider, tokenizer, catalog, picks, .. } = tokens;
+    let catalog = catalog.filter(|catalog| *catalog > 0).map_or_else(String::new, |catalog| {
+        let saved = 100.0 * (1.0 - *picks as f64 / catalog as f64);
+        format!(" in place of {catalog} for the whole catalog, {saved:.1} % less")
+    });
+    format!("{picks} of {budget} tokens ({tokenizer}, {provider}){catalog}")
 }
 
 /// Every candidate's evidence, and what each stage did.

@@ -2,7 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+#[cfg(feature = "tokens")]
+use std::sync::Arc;
+
 use super::{Trace, guarded};
+#[cfg(feature = "tokens")]
+use crate::budget::{self, Costs, Wanted};
+#[cfg(feature = "tokens")]
+use crate::deadline::Deadline;
 use crate::error::PickError;
 use crate::explain::Basis;
 use crate::index::{Index, Vectors};
@@ -10,6 +17,8 @@ use crate::options::{Choice, Request};
 use crate::ranking::{Candidate, ToolId};
 use crate::select::{Cover, Kept, POOL, static_vectors};
 use crate::selection::Stage;
+#[cfg(feature = "tokens")]
+use crate::selection::TokenReport;
 
 /// The most tools that the picks bring along because they require them: a tool is not to fill a model's context with others.
 const MAX_REQUIRED: usize = 16;
@@ -113,4 +122,48 @@ pub(super) fn bring_required(index: &Index, request: &Request<'_>, basis: &Basis
     for dropped in [&mut kept.over_source, &mut kept.over_cutoff, &mut kept.covered] {
         dropped.retain(|tool| !picked.contains(tool));
     }
+}
+
+/// Shows as much of the picks as fits `tokens`, takes the others away, and counts. What the whole catalog costs is counted
+/// once, and where there is a deadline on a thread that may be left behind.
+#[cfg(feature = "tokens")]
+pub(super) fn fit(
+    costs: &Arc<Costs>,
+    tokens: usize,
+    request: &Request<'_>,
+    basis: &Basis,
+    kept: &mut Kept,
+    deadline: Deadline,
+) -> Result<TokenReport, PickError> {
+    let musts = request.musts();
+    let wanted: Vec<Wanted> = kept
+        .picks
+        .iter()
+        .map(|candidate| candidate.tool)
+        .map(|tool| Wanted { tool, score: basis.score(tool), must: musts.contains(&tool) })
+        .collect();
+    let fitted = budget::fit(costs, &wanted, tokens)?;
+    for (wanted, shown) in wanted.iter().zip(&fitted.shown) {
+        match *shown {
+            Some(shown) => drop(kept.shown.insert(wanted.tool, shown)),
+            None => kept.over_budget.push(wanted.tool),
+        }
+    }
+    let shown = &kept.shown;
+    kept.picks.retain(|candidate| shown.contains_key(&candidate.tool));
+    let catalog = match deadline.instant() {
+        None => Some(costs.whole()?),
+        Some(_) => {
+            let costs = Arc::clone(costs);
+            deadline.run(move || costs.whole()).ok().transpose()?
+        }
+    };
+    Ok(TokenReport {
+        budget: tokens,
+        provider: costs.provider(),
+        tokenizer: budget::TOKENIZER.1,
+        catalog,
+        picks: fitted.tokens,
+        saved: catalog.map(|catalog| catalog.saturating_sub(fitted.tokens)),
+    })
 }
