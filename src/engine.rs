@@ -13,6 +13,7 @@
 //! left behind when it passes.
 
 mod rerank;
+mod set;
 mod skills;
 
 use std::collections::BTreeSet;
@@ -25,23 +26,25 @@ use std::time::{Duration, Instant};
 use ndarray::Array2;
 
 use self::skills::SkillIndex;
+#[cfg(feature = "tokens")]
+use crate::budget::CostTable;
 use crate::catalog::{Catalog, Tool};
 use crate::deadline::{Deadline, Missed};
 use crate::eligibility::Eligibility;
 use crate::embed::{Embedder, StaticEmbedder};
-use crate::error::{IndexError, PickError, ScorerError};
+use crate::error::{EmbedError, IndexError, PickError, ScorerError};
 use crate::explain::{Basis, Explainer, MAX_CONSIDERED, Reranked};
 use crate::fuse::{Fused, Fusion, Mode, Retriever, Signals};
-use crate::index::{Index, IndexConfig, IndexStats, Progress, Vectors};
+use crate::index::{Index, IndexConfig, IndexStats, Progress, Twins, Vectors};
 use crate::names::{Skill, SkillReport};
-use crate::options::{PickOptions, Request};
+use crate::options::{Choice, PickOptions, Request};
 use crate::query::Query;
 use crate::ranking::{Candidate, Ranking, ToolId, top_k};
 use crate::rerank::{Rerank, Reranker};
 use crate::retrieve::{self, FoundTerm, query_terms};
 use crate::scorer::{self, NoScores, Score, ScoreFuture, Scorer};
 use crate::select::{Cut, Kept, cut};
-use crate::selection::{Degraded, SELECTION_VERSION, Selection, Stage, StageReport, StageStatus, Timings};
+use crate::selection::{Degraded, SELECTION_VERSION, Selection, Stage, StageReport, StageStatus, Timings, TokenReport};
 
 /// A catalog, indexed and ready to be picked from. Cloning is cheap and shares the indexes.
 #[derive(Clone)]
@@ -49,6 +52,8 @@ pub struct Engine {
     index: Arc<Index>,
     skills: Option<Arc<SkillIndex>>,
     reranker: Option<Arc<dyn Reranker>>,
+    #[cfg(feature = "tokens")]
+    costs: Arc<CostTable>,
 }
 
 impl fmt::Debug for Engine {
@@ -57,7 +62,7 @@ impl fmt::Debug for Engine {
             .field("index", &self.index)
             .field("skills", &self.skills)
             .field("reranker", &self.reranker.as_ref().map(|reranker| reranker.name()))
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -148,7 +153,13 @@ impl EngineBuilder {
         };
         let index = Index::build(self.catalog, config(self.progress))?;
         let skills = self.skills.map(|skills| SkillIndex::build(skills, &index, config(Progress::default())));
-        Ok(Engine { index: Arc::new(index), skills: skills.transpose()?.map(Arc::new), reranker: self.reranker })
+        Ok(Engine {
+            index: Arc::new(index),
+            skills: skills.transpose()?.map(Arc::new),
+            reranker: self.reranker,
+            #[cfg(feature = "tokens")]
+            costs: Arc::default(),
+        })
     }
 }
 
@@ -211,8 +222,9 @@ impl Engine {
             Some(skills) => Some((skills, skills.pick(index, &mut request, &basis, &mut trace)?)),
             None => None,
         };
-        let narrowed = narrow(index, &request, &basis, reranker, &mut trace);
-        let Narrowed { below_threshold, ranking, reranked, kept } = narrowed;
+        let narrowed = narrow(index, &request, &basis, reranker, &mut trace)?;
+        let Narrowed { below_threshold, ranking, reranked, mut kept } = narrowed;
+        let tokens = self.fit(&request, &basis, &mut kept, &trace)?;
         let why = Explainer::new(index, &request, &basis).reranked(reranked.as_ref());
         let picks = why.picks(&kept);
         let considered = options.debug.then(|| why.considered(&ranking, &kept, &picks));
@@ -224,16 +236,37 @@ impl Engine {
             answerable: basis.answerable(),
             picks,
             skills,
-            ineligible: why.ineligible(),
+            ineligible: why.ineligible(&kept),
             below_threshold,
             dropped: why.dropped(&kept),
             scorer_errors: basis.errors().iter().map(ToString::to_string).collect(),
             considered,
             rerank: reranked.map(|reranked| reranked.report),
+            tokens,
             stages: trace.stages,
             degraded: trace.degraded,
             timings: Timings(trace.timings),
         })
+    }
+
+    /// Fits the picks to the token budget, and counts.
+    #[cfg(feature = "tokens")]
+    fn fit(
+        &self,
+        request: &Request<'_>,
+        basis: &Basis,
+        kept: &mut Kept,
+        trace: &Trace,
+    ) -> Result<Option<TokenReport>, PickError> {
+        let Some(budget) = &request.options.token_budget else { return Ok(None) };
+        let costs = self.costs.of(self.index.catalog.tools(), budget);
+        Ok(Some(set::fit(&costs, budget.tokens, request, basis, kept, trace.deadline)?))
+    }
+
+    /// This build counts no tokens, and the options have no budget.
+    #[cfg(not(feature = "tokens"))]
+    fn fit(&self, _: &Request<'_>, _: &Basis, _: &mut Kept, _: &Trace) -> Result<Option<TokenReport>, PickError> {
+        Ok(None)
     }
 
     /// Returns the signals of the mode that the options name: what each retriever says of every tool, eligible or not.
@@ -296,27 +329,45 @@ fn narrow(
     basis: &Basis,
     reranker: Option<&Arc<dyn Reranker>>,
     trace: &mut Trace,
-) -> Narrowed {
+) -> Result<Narrowed, PickError> {
     let options = request.options;
     let (mut musts, mut needed) = (request.musts(), request.brought());
     musts.retain(|&tool| basis.ranks(tool));
     needed.retain(|&tool| basis.ranks(tool));
-    let candidates = candidates(request, basis, &musts.union(&needed).copied().collect());
-    let below_threshold = request.eligibility.admitted_count() - basis.errors().len() - candidates.len();
+    let stay: BTreeSet<ToolId> = musts.union(&needed).copied().collect();
+    let candidates = candidates(request, basis, &stay);
+    let mut below_threshold = request.eligibility.admitted_count() - basis.errors().len() - candidates.len();
     trace.min_score(basis);
-    let depth = depth(options, musts.len() + needed.len()).max(rerank::window(request, reranker));
+    let mut parts = set::parts(request, basis);
+    let twins = Some(&index.twins).filter(|_| options.choice == Choice::Set);
+    let depth = depth(options, stay.len()).max(set::pool(&parts)).saturating_add(twins.map_or(0, Twins::len));
+    let depth = depth.max(rerank::window(request, reranker));
     let mut ranking: Ranking = top_k(candidates.into_iter(), depth);
     let reranked = rerank::rerank(index, request, basis, reranker, &mut ranking, trace);
+    if reranked.as_ref().is_some_and(|reranked| reranked.report.reordered) {
+        // Who reads request and tool together has seen the parts.
+        parts.clear();
+    }
     let limits = Cut {
         max_candidates: options.max_candidates,
         max_per_source: options.max_per_source,
         trusted_sources: &options.trusted_sources,
         must: &musts,
         needed: &needed,
+        twins,
+        cover: set::cover(index, request, &parts, basis, &ranking, trace)?,
     };
-    let kept = cut(&ranking, &index.catalog, &limits);
+    let mut kept = cut(&ranking, &index.catalog, limits);
+    if options.choice == Choice::Set {
+        set::bring_required(index, request, basis, &mut kept);
+    }
+    if !kept.required.is_empty() {
+        let above: BTreeSet<ToolId> =
+            self::candidates(request, basis, &stay).iter().map(|candidate| candidate.tool).collect();
+        below_threshold -= kept.required.keys().filter(|tool| !above.contains(tool)).count();
+    }
     trace.ran(Stage::Select);
-    Narrowed { below_threshold, ranking, reranked, kept }
+    Ok(Narrowed { below_threshold, ranking, reranked, kept })
 }
 
 /// Applies `min_score`; tools that must stay do, whether or not anything ranked them.
@@ -414,18 +465,28 @@ fn semantic(models: &[Vectors], request: &Request<'_>, trace: &mut Trace) -> Sig
 
 /// Embeds a request in time; else says why not.
 fn embed(vectors: &Vectors, query: &Query, deadline: Deadline) -> Embedded {
+    let query = query.clone();
+    guarded(vectors, deadline, move |embedder| Vectors::embed_query(embedder, &query))
+}
+
+/// Asks an embedder in time; else says why there is no answer.
+fn guarded<T: Send + 'static>(
+    vectors: &Vectors,
+    deadline: Deadline,
+    ask: impl FnOnce(&dyn Embedder) -> Result<T, EmbedError> + Send + 'static,
+) -> Result<T, String> {
     if deadline.has_passed() {
         return Err("the deadline passed before it began".to_owned());
     }
-    let embedded = if deadline.instant().is_some() {
-        let (embedder, query) = (Arc::clone(vectors.embedder()), query.clone());
-        deadline.run(move || Vectors::embed_query(embedder.as_ref(), &query))
+    let answer = if deadline.instant().is_some() {
+        let embedder = Arc::clone(vectors.embedder());
+        deadline.run(move || ask(embedder.as_ref()))
     } else {
-        let embed = || Vectors::embed_query(vectors.embedder().as_ref(), query);
-        catch_unwind(AssertUnwindSafe(embed)).map_err(|_| Missed::panicked())
+        let ask = || ask(vectors.embedder().as_ref());
+        catch_unwind(AssertUnwindSafe(ask)).map_err(|_| Missed::panicked())
     };
-    match embedded {
-        Ok(embedded) => embedded.map_err(|error| error.to_string()),
+    match answer {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
         Err(Missed::Expired) => Err("the deadline passed while the request was embedded".to_owned()),
         Err(Missed::Lost(reason)) => Err(reason),
     }
@@ -492,6 +553,11 @@ impl Trace {
         self.timings.push((stage, now - self.last));
         self.last = now;
         self.stages.push(StageReport { stage, status: StageStatus::Ran });
+    }
+
+    /// Notes what a stage that ran could not do.
+    fn degraded(&mut self, stage: Stage, reason: String) {
+        self.degraded.push(Degraded { stage, reason });
     }
 
     fn skipped(&mut self, stage: Stage, reason: impl Into<String>) {

@@ -408,6 +408,9 @@ pub enum PickError {
     /// The catalog failed.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
+    /// The definitions cannot be made whose tokens are to be counted.
+    #[error(transparent)]
+    Definitions(#[from] TranslateError),
     /// A worker could not be started or died.
     #[error("cannot run the pick: {reason}")]
     Worker {

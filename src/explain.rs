@@ -15,6 +15,7 @@ use crate::eligibility::{Eligibility, MAX_LISTED_INELIGIBLE};
 use crate::error::ScorerError;
 use crate::fuse::{Fused, Fusion, Mode, Part, Retriever};
 use crate::index::{Index, TermKind, Vectors};
+use crate::names::one_line;
 use crate::options::Request;
 use crate::query::MAX_SENTENCES;
 use crate::ranking::{Candidate, ToolId};
@@ -22,8 +23,8 @@ use crate::retrieve::FoundTerm;
 use crate::scorer::Score;
 use crate::select::Kept;
 use crate::selection::{
-    Considered, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool, KeywordEvidence, Pick,
-    Provenance, RerankEvidence, RerankReport, SemanticEvidence, TermEvidence, WordEvidence,
+    Considered, Definition, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool,
+    KeywordEvidence, Pick, Provenance, RerankEvidence, RerankReport, SemanticEvidence, TermEvidence, WordEvidence,
 };
 
 /// How many candidates an outcome shows the evidence of, beside the picked ones.
@@ -32,6 +33,8 @@ pub(crate) const MAX_CONSIDERED: usize = 100;
 const QUOTED_WORDS: usize = 4;
 /// The most pairs of near words that a reason quotes.
 const QUOTED_PAIRS: usize = 2;
+/// The most characters that a reason quotes of a part of the request.
+const QUOTED_CHARS: usize = 80;
 /// The least similarity of two words that a reason calls close.
 const CLOSE: f32 = 0.3;
 
@@ -174,12 +177,18 @@ impl<'a> Explainer<'a> {
 
     /// Returns the picked tools with their reasons.
     pub(crate) fn picks(&self, kept: &Kept) -> Vec<Pick> {
+        let clauses = self.request.query.clauses();
+        let ids = |tools: Option<&Vec<ToolId>>| tools.into_iter().flatten().map(|&tool| self.id(tool)).collect();
         let picks = kept.picks.iter().map(|&Candidate { tool, .. }| {
-            let provenance = self.provenance(tool);
+            let mut provenance = self.provenance(tool);
+            provenance.required_by = ids(kept.required.get(&tool));
+            provenance.covers = kept.covering.get(&tool).map(|&part| clauses[part].to_owned());
             let reranker = self.reranked.map(|reranked| reranked.report.reranker.as_str());
             let reason = reason(self.basis, tool, &provenance, reranker);
             let score = self.basis.score(tool);
-            Pick { tool: Arc::clone(self.index.catalog.tool(tool)), score, reason, provenance }
+            let same_as = ids(kept.twins.get(&tool));
+            let definition = kept.shown.get(&tool).map(|&(detail, tokens)| Definition { detail, tokens });
+            Pick { tool: Arc::clone(self.index.catalog.tool(tool)), score, reason, provenance, same_as, definition }
         });
         picks.collect()
     }
@@ -203,11 +212,16 @@ impl<'a> Explainer<'a> {
     pub(crate) fn dropped(&self, kept: &Kept) -> Vec<Dropped> {
         let over_cutoff = kept.over_cutoff.iter().map(|&tool| (tool, DropReason::MaxCandidates));
         let over_source = kept.over_source.iter().map(|&tool| (tool, DropReason::MaxPerSource));
-        over_cutoff.chain(over_source).map(|(tool, reason)| Dropped { tool: self.id(tool), reason }).collect()
+        let over_required = kept.over_required.iter().map(|&tool| (tool, DropReason::MaxRequired));
+        let over_budget = kept.over_budget.iter().map(|&tool| (tool, DropReason::TokenBudget));
+        let same = kept.twins.values().flatten().map(|&tool| (tool, DropReason::Same));
+        let covered = kept.covered.iter().map(|&tool| (tool, DropReason::Covered));
+        let dropped = over_cutoff.chain(over_source).chain(over_required).chain(over_budget).chain(same).chain(covered);
+        dropped.map(|(tool, reason)| Dropped { tool: self.id(tool), reason }).collect()
     }
 
-    /// Returns what the caller may not see; tools that are asked for by name come first.
-    pub(crate) fn ineligible(&self) -> Ineligible {
+    /// Returns what the caller may not see; tools that are asked for by name come first, and then what picked tools require.
+    pub(crate) fn ineligible(&self, kept: &Kept) -> Ineligible {
         let Request { eligibility, mentions, always, .. } = self.request;
         let asked_for: BTreeSet<ToolId> =
             mentions.iter().map(|mention| mention.tool).chain(always.keys().copied()).collect();
@@ -216,13 +230,18 @@ impl<'a> Explainer<'a> {
             named: self.request.mention(tool).or(always.get(&tool).map(String::as_str)).map(str::to_owned),
             reasons: self.request.reasons(self.index, tool),
         });
-        let others = eligibility.listed.iter().filter(|(tool, _)| !asked_for.contains(tool));
+        let required = kept.refused.iter().filter(|(tool, _)| !asked_for.contains(tool)).map(|(&tool, name)| {
+            let reasons = self.request.reasons(self.index, tool);
+            IneligibleTool { tool: self.id(tool), named: Some(name.clone()), reasons }
+        });
+        let listed = |tool: &ToolId| asked_for.contains(tool) || kept.refused.contains_key(tool);
+        let others = eligibility.listed.iter().filter(|(tool, _)| !listed(tool));
         let others = others.map(|(tool, reasons)| IneligibleTool {
             tool: self.id(*tool),
             named: None,
             reasons: reasons.clone(),
         });
-        let tools = named.chain(others).take(MAX_LISTED_INELIGIBLE).collect();
+        let tools = named.chain(required).chain(others).take(MAX_LISTED_INELIGIBLE).collect();
         Ineligible { total: eligibility.total, counts: eligibility.counts.clone(), tools }
     }
 
@@ -236,6 +255,8 @@ impl<'a> Explainer<'a> {
             named: self.request.mention(tool).map(str::to_owned),
             always_included: self.request.always.contains_key(&tool),
             needed_by: self.request.needed.get(&tool).cloned().unwrap_or_default(),
+            required_by: Vec::new(),
+            covers: None,
             keyword: None,
             semantic: Vec::new(),
             fusion: None,
@@ -337,6 +358,13 @@ fn reason(basis: &Basis, tool: ToolId, provenance: &Provenance, reranker: Option
             let skills: Vec<String> = skills.iter().map(|skill| format!("{skill:?}")).collect();
             clauses.push(format!("the skills {} need it", enumerate(&skills)));
         }
+    }
+    if !provenance.required_by.is_empty() {
+        let tools: Vec<String> = provenance.required_by.iter().map(|tool| format!("{tool:?}")).collect();
+        clauses.push(format!("{} {} it", enumerate(&tools), if tools.len() == 1 { "requires" } else { "require" }));
+    }
+    if let Some(part) = &provenance.covers {
+        clauses.push(format!("it is for the part {:?}", one_line(part, QUOTED_CHARS)));
     }
     match basis {
         Basis::Registration { .. } => clauses.push("the ranking failed, and it comes early in the catalog".to_owned()),

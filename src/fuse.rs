@@ -116,6 +116,8 @@ pub(crate) struct Fused {
     pub(crate) method: Fusion,
     fit: &'static Fit,
     values: Vec<f32>,
+    /// The best keyword score of an eligible tool.
+    best_keyword: f32,
     /// The part of a tool's evidence that is the same for all tools of the request.
     offset: f32,
     /// The estimated probability that any eligible tool answers the request, 0..1.
@@ -149,7 +151,7 @@ impl Fused {
         }
         // The largest share that an eligible tool has of what the request's words could score, 0..1.
         let coverage = if ceiling > 0.0 { best_keyword / ceiling } else { 0.0 };
-        let mut fused = Self { parts, method, fit, values, offset: 0.0, answerable: 0.0 };
+        let mut fused = Self { parts, method, fit, values, best_keyword, offset: 0.0, answerable: 0.0 };
         fused.compare(eligibility, coverage);
         fused
     }
@@ -194,6 +196,18 @@ impl Fused {
     /// Returns the tool's fused value, which orders the tools.
     pub(crate) fn value(&self, tool: ToolId) -> f32 {
         self.values[tool.index()]
+    }
+
+    /// Returns what a unit of the quick retrievers' signals adds to the value of a tool where they stand alone: those that
+    /// can be asked of each part of the request, which a transformer cannot in time. None for ranks.
+    pub(crate) fn quick_weights(&self) -> Vec<(Retriever, f32)> {
+        if self.method != Fusion::Weighted {
+            return Vec::new();
+        }
+        let quick = self.parts.iter().map(|part| part.retriever).filter(|retriever| *retriever != Retriever::Model);
+        let quick: Vec<Retriever> = quick.collect();
+        let fit = Fit::of(&quick);
+        quick.into_iter().map(|retriever| (retriever, fit.weight(retriever, self.best_keyword))).collect()
     }
 
     /// Tells whether any retriever found something in the tool.

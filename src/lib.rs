@@ -48,6 +48,8 @@ mod client;
 mod rerank;
 mod options;
 mod select;
+#[cfg(feature = "tokens")]
+mod budget;
 mod selection;
 mod explain;
 mod engine;
@@ -88,12 +90,12 @@ pub use names::{
     Advertised, Advertising, AllowedTool, NameTable, Resolution, Resolved, ResolvedVia, Skill, SkillFolder,
     SkillReport, SkillTool, ToolMeaning, skills_section, tools_section,
 };
-pub use options::{PickOptions, UNTRUSTED_MAX_PER_SOURCE};
+pub use options::{Choice, PickOptions, TokenBudget, UNTRUSTED_MAX_PER_SOURCE};
 #[cfg(feature = "tokens")]
 pub use provider::Tokenizer;
 pub use provider::{
-    Arguments, CallStream, Change, ChangeCode, EventReader, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, MAX_EVENT_BYTES,
-    Provider, ToolCall, TranslateOptions, Translation, tool_references, translate,
+    Arguments, CallStream, Change, ChangeCode, Detail, EventReader, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS,
+    MAX_EVENT_BYTES, Provider, ToolCall, TranslateOptions, Translation, tool_references, translate,
 };
 pub use query::{MAX_QUERY_BYTES, Query};
 pub use ranking::ToolId;
@@ -105,9 +107,9 @@ pub use rerank::{
 pub use schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 pub use scorer::{Score, ScoreFuture, Scorer, per_tool};
 pub use selection::{
-    Considered, Degraded, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool, KeywordEvidence,
-    Pick, Provenance, RerankEvidence, RerankReport, SELECTION_VERSION, Selection, SemanticEvidence, SkillPick, Stage,
-    StageReport, StageStatus, TermEvidence, Timings, WordEvidence,
+    Considered, Definition, Degraded, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool,
+    KeywordEvidence, Pick, Provenance, RerankEvidence, RerankReport, SELECTION_VERSION, Selection, SemanticEvidence,
+    SkillPick, Stage, StageReport, StageStatus, TermEvidence, Timings, TokenReport, WordEvidence,
 };
 
 /// Compiles and runs the examples of the README.

@@ -5,11 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::eligibility::{Eligibility, IneligibleReason, Limits};
 use crate::error::PickError;
 use crate::fuse::{Fusion, Mode};
 use crate::index::Index;
 use crate::names::{Mention, Resolution};
+use crate::provider::{Provider, TranslateOptions};
 use crate::query::Query;
 use crate::ranking::ToolId;
 use crate::rerank::{DEFAULT_RERANK_WINDOW, MAX_RERANK_WINDOW, Rerank};
@@ -17,6 +20,38 @@ use crate::scorer::Scorer;
 
 /// The [`PickOptions::max_per_source`] of a server, whose catalog may hold tools of sources that nobody vouches for.
 pub const UNTRUSTED_MAX_PER_SOURCE: usize = 1;
+
+/// How the picks are chosen from the ranking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Choice {
+    /// As a set: tools that are the same take one place, the set covers the parts of a request that has several, and the
+    /// tools that the picks require come along. The best tool is always among them.
+    #[default]
+    Set,
+    /// Each for itself: those that score best.
+    Best,
+}
+
+/// What the definitions of the picks may cost: tokens of the request's `tools` member, written as compact JSON, counted
+/// with `o200k_base`. Other tokenizers count other numbers; leave some room for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenBudget {
+    /// The most tokens, from 1.
+    pub tokens: usize,
+    /// In whose format; OpenAI's chat unless told otherwise.
+    pub provider: Provider,
+    /// How the definitions are made.
+    pub view: TranslateOptions,
+}
+
+impl TokenBudget {
+    /// Makes a budget for OpenAI's chat format.
+    pub fn new(tokens: usize) -> Self {
+        Self { tokens, provider: Provider::OpenAiChat, view: TranslateOptions::default() }
+    }
+}
 
 /// How tools are picked. Sources match by exact name; tools are named by id, `source/name`, name or alias.
 #[derive(Clone)]
@@ -42,6 +77,13 @@ pub struct PickOptions {
     pub rerank: Rerank,
     /// How many of the best candidates the reranker is shown, from 2 to [`MAX_RERANK_WINDOW`]; 20 by default.
     pub rerank_window: usize,
+    /// How the picks are chosen from the ranking.
+    pub choice: Choice,
+    /// What the definitions of the picks may cost; needs the feature `tokens`. Tools are shown in less [`Detail`] or left out
+    /// so that they always fit, by their scores; tools that are named or always included come first.
+    ///
+    /// [`Detail`]: crate::Detail
+    pub token_budget: Option<TokenBudget>,
     /// The caller's roles.
     pub roles: BTreeSet<String>,
     /// The mode that the agent runs in; tools that fit other modes only may not be seen.
@@ -80,6 +122,8 @@ impl Default for PickOptions {
             fusion: Fusion::default(),
             rerank: Rerank::default(),
             rerank_window: DEFAULT_RERANK_WINDOW,
+            choice: Choice::default(),
+            token_budget: None,
             roles: BTreeSet::new(),
             execution_mode: None,
             capabilities: BTreeSet::new(),
@@ -201,6 +245,14 @@ fn check(options: &PickOptions) -> Result<(), PickError> {
     }
     if !(2..=MAX_RERANK_WINDOW).contains(&options.rerank_window) {
         return invalid("rerank_window", options.rerank_window.to_string(), "give a number from 2 to 100");
+    }
+    if options.token_budget.as_ref().is_some_and(|budget| budget.tokens == 0) {
+        return invalid("token_budget", "0".to_owned(), "allow at least one token");
+    }
+    #[cfg(not(feature = "tokens"))]
+    if let Some(budget) = &options.token_budget {
+        let remedy = "this build counts no tokens; build with the feature tokens";
+        return invalid("token_budget", budget.tokens.to_string(), remedy);
     }
     if let Some(cost) = options.max_cost.filter(|cost| cost.is_nan()) {
         return invalid("max_cost", cost.to_string(), "give a number");

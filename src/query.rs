@@ -4,6 +4,8 @@
 //! stringified. Text beyond [`MAX_QUERY_BYTES`] is not read, and [`Query::truncated`] says so: a request of a
 //! megabyte carries no more intent than its first pages, and must not cost more than they do.
 
+use std::ops::Range;
+
 use serde_json::Value;
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
@@ -12,6 +14,9 @@ pub const MAX_QUERY_BYTES: usize = 64 * 1024;
 
 /// The most parts that [`Query::sentences`] gives.
 pub(crate) const MAX_SENTENCES: usize = 16;
+
+/// Words that join clauses. Commas part the items of lists as often as clauses, and do not count.
+const JOINS: [&str; 7] = ["and", "then", "also", "but", "plus", "while", "or"];
 
 /// A request, normalised to text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +49,29 @@ impl Query {
     /// Returns the sentences and lines that hold words, in order; where there are more than [`MAX_SENTENCES`],
     /// neighbours are taken together.
     pub(crate) fn sentences(&self) -> Vec<&str> {
+        self.together(&self.sentence_ranges())
+    }
+
+    /// Returns the parts that may each need a tool of their own: the sentences, cut at English words like `and` and `then`;
+    /// at most [`MAX_SENTENCES`], as there.
+    pub(crate) fn clauses(&self) -> Vec<&str> {
+        let mut ranges = Vec::new();
+        for sentence in self.sentence_ranges() {
+            let (mut start, mut at) = (sentence.start, sentence.start);
+            for word in self.text[sentence.clone()].split_inclusive(char::is_whitespace) {
+                if JOINS.iter().any(|join| join.eq_ignore_ascii_case(word.trim_end())) {
+                    ranges.push(start..at);
+                    start = at + word.len();
+                }
+                at += word.len();
+            }
+            ranges.push(start..sentence.end);
+        }
+        ranges.retain(|range| self.text[range.clone()].contains(char::is_alphanumeric));
+        self.together(&ranges).into_iter().map(str::trim).collect()
+    }
+
+    fn sentence_ranges(&self) -> Vec<Range<usize>> {
         let text = self.text.as_str();
         let mut ranges = Vec::new();
         let mut start = 0;
@@ -58,8 +86,13 @@ impl Query {
                 start = end;
             }
         }
+        ranges
+    }
+
+    /// Takes neighbours together, so that there are at most [`MAX_SENTENCES`] texts.
+    fn together(&self, ranges: &[Range<usize>]) -> Vec<&str> {
         let together = ranges.len().div_ceil(MAX_SENTENCES).max(1);
-        ranges.chunks(together).map(|group| &text[group[0].start..group[group.len() - 1].end]).collect()
+        ranges.chunks(together).map(|group| &self.text[group[0].start..group[group.len() - 1].end]).collect()
     }
 
     /// Tells whether there is nothing to search for: only white space, punctuation and characters that nobody sees.
@@ -130,6 +163,16 @@ mod tests {
         );
         assert_eq!(Query::new("resize the picture").sentences(), ["resize the picture"]);
         assert!(Query::new("… !\n").sentences().is_empty());
+    }
+
+    #[test]
+    fn clauses_are_cut_at_words_that_join() {
+        let query = Query::new("Book a flight, a room AND mail me the android plan. Then, and then call Rand");
+        let clauses = ["Book a flight, a room", "mail me the android plan.", "Then,", "call Rand"];
+        assert_eq!(query.clauses(), clauses);
+        assert_eq!(Query::new("resize the picture").clauses(), ["resize the picture"]);
+        assert!(Query::new("go and ".repeat(100)).clauses().len() <= MAX_SENTENCES);
+        assert!(Query::new("and then").clauses().is_empty());
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::eligibility::IneligibleReason;
 use crate::fuse::Fusion;
 use crate::index::TermKind;
 use crate::names::Skill;
+use crate::provider::{Detail, Provider};
 use crate::rerank::Rerank;
 
 /// The version of the serialised form of [`Selection`].
@@ -36,7 +37,8 @@ pub struct Selection {
     /// have such a tool; absent where a custom scorer ranked, or nothing did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answerable: Option<f32>,
-    /// The picked tools, best first. Empty is a normal answer.
+    /// The picked tools, best first. Empty is a normal answer. What a picked tool requires is among them, beyond
+    /// `max_candidates`.
     pub picks: Vec<Pick>,
     /// The skills that the request needs, best first; absent where the engine has none. Their tools are among the
     /// picks, beyond `max_candidates`.
@@ -52,6 +54,9 @@ pub struct Selection {
     /// Tools whose score was no score, and were left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scorer_errors: Vec<String>,
+    /// With a token budget: what the definitions cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<TokenReport>,
     /// What each stage did.
     pub stages: Vec<StageReport>,
     /// What was decided on reranking; absent where none was asked for.
@@ -81,6 +86,49 @@ pub struct Pick {
     pub reason: String,
     /// Where the score comes from.
     pub provenance: Provenance,
+    /// The ids of tools that are the same but for their source, and would have been picked too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub same_as: Vec<String>,
+    /// With a token budget: how much of the tool is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub definition: Option<Definition>,
+}
+
+impl Pick {
+    /// Returns the tool with what is shown of it: all, unless there is a token budget.
+    pub fn shown(&self) -> Arc<Tool> {
+        self.definition.map_or(Detail::Full, |definition| definition.detail).of(&self.tool)
+    }
+}
+
+/// How much of a picked tool is shown within a token budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Definition {
+    /// How much.
+    pub detail: Detail,
+    /// The tokens of the definition, were it alone in the request.
+    pub tokens: usize,
+}
+
+/// What definitions cost in tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TokenReport {
+    /// The most that the picks may have.
+    pub budget: usize,
+    /// In whose format they are counted.
+    pub provider: Provider,
+    /// With which tokenizer.
+    pub tokenizer: &'static str,
+    /// The tokens of all tools of the catalog, with their full definitions; absent where there was no time to count them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub catalog: Option<usize>,
+    /// The tokens of the picks, as they are shown.
+    pub picks: usize,
+    /// How many tokens are saved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saved: Option<usize>,
 }
 
 /// A picked skill.
@@ -116,6 +164,12 @@ pub struct Provenance {
     /// The picked skills that need the tool, best first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub needed_by: Vec<String>,
+    /// The ids of the picked tools that require the tool, in the order of the picks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub required_by: Vec<String>,
+    /// The part of the request that the tool was picked for, although others outrank it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub covers: Option<String>,
     /// What the keyword retriever says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keyword: Option<KeywordEvidence>,
@@ -285,7 +339,7 @@ pub struct Ineligible {
 pub struct IneligibleTool {
     /// The tool's id.
     pub tool: String,
-    /// The name by which the request, the caller or a skill asks for it.
+    /// The name by which the request, the caller, a skill or a picked tool asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
     /// Every reason.
@@ -311,6 +365,14 @@ pub enum DropReason {
     MaxPerSource,
     /// More tools were named or always included than `max_candidates` allows.
     MaxCandidates,
+    /// It is the same as a picked tool but for its source.
+    Same,
+    /// The parts of the request that it fits are covered, and its place went to a tool for another part.
+    Covered,
+    /// The token budget has no room for it, not even for its name.
+    TokenBudget,
+    /// A picked tool requires more tools than are brought along.
+    MaxRequired,
 }
 
 /// A stage of the pipeline.

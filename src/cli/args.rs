@@ -10,8 +10,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::output;
 use crate::embed::models::{self, STATIC, TUNED};
 use crate::{
-    Catalog, CatalogOptions, Conflicts, DEFAULT_RRF_K, EmbedError, Embedder, Engine, EngineBuilder, Fusion, Mode,
-    OperatorAliases, PickOptions, Reranker, Role, Skill,
+    Catalog, CatalogOptions, Choice, Conflicts, DEFAULT_RRF_K, EmbedError, Embedder, Engine, EngineBuilder, Fusion,
+    Mode, OperatorAliases, PickOptions, Reranker, Role, Skill,
 };
 
 /// Which retrievers rank.
@@ -34,12 +34,24 @@ enum FusionArg {
     Rrf,
 }
 
+/// How the picks are chosen from the ranking.
+#[derive(Clone, Copy, ValueEnum)]
+enum ChoiceArg {
+    /// As a set, that covers the parts of the request, repeats no tool, and has what the picks require.
+    Set,
+    /// Each for itself: those that score best.
+    Best,
+}
+
 /// How tools are ranked.
 #[derive(Args)]
 pub(super) struct RankingArgs {
     /// How keyword and semantic scores become one.
     #[arg(long, value_enum, default_value = "weighted")]
     fusion: FusionArg,
+    /// How the picks are chosen from the ranking.
+    #[arg(long, value_enum, default_value = "set")]
+    choice: ChoiceArg,
     #[command(flatten)]
     model: ModelArgs,
 }
@@ -207,6 +219,10 @@ impl RankingArgs {
         options.fusion = match self.fusion {
             FusionArg::Weighted => Fusion::Weighted,
             FusionArg::Rrf => Fusion::Rrf { k: DEFAULT_RRF_K },
+        };
+        options.choice = match self.choice {
+            ChoiceArg::Set => Choice::Set,
+            ChoiceArg::Best => Choice::Best,
         };
     }
 

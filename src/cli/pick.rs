@@ -12,10 +12,11 @@ use serde_json::Value;
 use super::args::{Beside, CatalogArgs, EligibilityArgs, RankingArgs, read_input};
 use super::output;
 use super::rerank::RerankArgs;
-use super::translate::ViewArgs;
+use super::translate::{ViewArgs, definitions};
 use crate::{
-    DropReason, Field, Fusion, IneligibleTool, PickOptions, Provenance, Provider, Query, RerankEvidence, RerankReport,
-    Selection, Skill, SkillFolder, SkillPick, StageStatus, Translation, WordEvidence, skills_section, tools_section,
+    Definition, DropReason, Field, Fusion, IneligibleTool, PickOptions, Provenance, Provider, Query, RerankEvidence,
+    RerankReport, Selection, Skill, SkillFolder, SkillPick, StageStatus, TokenBudget, TokenReport, TranslateOptions,
+    Translation, WordEvidence, skills_section, tools_section,
 };
 
 #[derive(Args)]
@@ -49,6 +50,10 @@ pub(super) struct PickCommand {
     ranking: RankingArgs,
     #[command(flatten)]
     rerank: RerankArgs,
+    /// The most tokens of the picks' definitions (o200k_base, in the format of --provider, else of openai): tools are shown
+    /// in less detail, or left out, so that they fit.
+    #[arg(long, value_name = "N")]
+    token_budget: Option<usize>,
     /// Return what is ranked by then.
     #[arg(long, value_name = "MS")]
     timeout_ms: Option<u64>,
@@ -102,6 +107,12 @@ impl PickCommand {
             debug: self.explain,
             ..PickOptions::default()
         };
+        let asked = self.provider.is_some() || self.token_budget.is_some();
+        let view = if asked { self.view.options()? } else { TranslateOptions::default() };
+        if let Some(tokens) = self.token_budget {
+            let provider = self.provider.unwrap_or(Provider::OpenAiChat);
+            options.token_budget = Some(TokenBudget { tokens, provider, view: view.clone() });
+        }
         self.eligibility.apply(&mut options);
         self.ranking.apply(&mut options);
         self.rerank.apply(&mut options);
@@ -114,7 +125,7 @@ impl PickCommand {
                 output::note(format!("{stage:<12} {:>10.1} µs", time.as_secs_f64() * 1e6));
             }
         }
-        let definitions = self.provider.map(|provider| self.view.definitions(&selection, provider)).transpose()?;
+        let definitions = self.provider.map(|provider| definitions(&selection, provider, &view)).transpose()?;
         match (self.json, definitions) {
             (true, definitions) => return output::json(&Answer { selection, definitions }),
             (false, Some(definitions)) => return output::json(&definitions.tools),
@@ -163,6 +174,12 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
     for (place, pick) in selection.picks.iter().enumerate() {
         writeln!(text, "{:>2}. {}  {:.2}", place + 1, pick.tool.id, pick.score)?;
         writeln!(text, "    {}", pick.reason)?;
+        if let Some(Definition { detail, tokens, .. }) = pick.definition {
+            writeln!(text, "    Shown: {}, {tokens} tokens", detail.name())?;
+        }
+        if !pick.same_as.is_empty() {
+            writeln!(text, "    The same: {}", pick.same_as.join(", "))?;
+        }
     }
     if selection.picks.is_empty() {
         writeln!(text, "No tool fits: {}.", why_none(selection))?;
@@ -178,6 +195,10 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
         let reason = match dropped.reason {
             DropReason::MaxPerSource => "its source has its share already",
             DropReason::MaxCandidates => "more tools are named than are to be picked",
+            DropReason::Same => "a picked tool is the same but for its source",
+            DropReason::Covered => "its place went to a tool for another part of the request",
+            DropReason::TokenBudget => "the token budget has no room for it",
+            DropReason::MaxRequired => "the picks require more tools than are brought along",
         };
         writeln!(text, " -  {} is left out: {reason}", dropped.tool)?;
     }
@@ -185,6 +206,9 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
         writeln!(text, " -  {error}")?;
     }
     writeln!(text, "{}", summary(selection))?;
+    if let Some(tokens) = &selection.tokens {
+        writeln!(text, "{}", token_summary(tokens))?;
+    }
     if explain {
         details(&mut text, selection).context("cannot write the explanation")?;
     }
@@ -234,6 +258,15 @@ fn summary(selection: &Selection) -> String {
         selection.scorer,
         ineligible.total
     )
+}
+
+fn token_summary(tokens: &TokenReport) -> String {
+    let TokenReport { budget, provider, tokenizer, catalog, picks, .. } = tokens;
+    let catalog = catalog.filter(|catalog| *catalog > 0).map_or_else(String::new, |catalog| {
+        let saved = 100.0 * (1.0 - *picks as f64 / catalog as f64);
+        format!(" in place of {catalog} for the whole catalog, {saved:.1} % less")
+    });
+    format!("{picks} of {budget} tokens ({tokenizer}, {provider}){catalog}")
 }
 
 /// Every candidate's evidence, and what each stage did.

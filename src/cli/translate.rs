@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::args::{CatalogArgs, read_input};
 use super::output;
-use crate::{Advertising, Catalog, Change, Provider, Selection, Tool, TranslateOptions, Translation, translate};
+use crate::{Advertising, Catalog, Change, Pick, Provider, Selection, Tool, TranslateOptions, Translation, translate};
 
 #[derive(Args)]
 pub(super) struct TranslateCommand {
@@ -70,14 +70,6 @@ impl ViewArgs {
         Ok(TranslateOptions { strict: self.strict.then_some(true), advertising, deferred: self.deferred })
     }
 
-    /// Translates picks, and tells of what their definitions lack.
-    pub(super) fn definitions(&self, selection: &Selection, provider: Provider) -> anyhow::Result<Translation> {
-        let tools: Vec<Arc<Tool>> = selection.picks.iter().map(|pick| Arc::clone(&pick.tool)).collect();
-        let translation = translate(&tools, provider, &self.options()?)?;
-        translation.changes.iter().for_each(|change| output::note(describe(change)));
-        Ok(translation)
-    }
-
     fn advertising(&self) -> anyhow::Result<Advertising> {
         if self.name_map.is_some() && self.names != Strategy::ProviderMap {
             anyhow::bail!("--name-map is read with --names provider-map only; add that, or leave the map out");
@@ -97,6 +89,18 @@ impl ViewArgs {
         };
         read_map(path)
     }
+}
+
+/// Translates what is shown of picks, and tells of what their definitions lack.
+pub(super) fn definitions(
+    selection: &Selection,
+    provider: Provider,
+    view: &TranslateOptions,
+) -> anyhow::Result<Translation> {
+    let tools: Vec<Arc<Tool>> = selection.picks.iter().map(Pick::shown).collect();
+    let translation = translate(&tools, provider, view)?;
+    translation.changes.iter().for_each(|change| output::note(describe(change)));
+    Ok(translation)
 }
 
 fn read_map(path: &Path) -> anyhow::Result<BTreeMap<String, String>> {

@@ -10,7 +10,7 @@ use crate::explain::{Basis, Explainer};
 use crate::fuse::{Fused, Fusion};
 use crate::index::{Index, IndexConfig};
 use crate::names::{Skill, SkillReport, ToolMeaning};
-use crate::options::{PickOptions, Request};
+use crate::options::{Choice, PickOptions, Request};
 use crate::ranking::ToolId;
 use crate::selection::{IneligibleTool, Pick, SkillPick, Stage};
 
@@ -81,12 +81,13 @@ impl SkillIndex {
             max_candidates: request.options.max_candidates,
             min_score: request.options.min_score,
             mode: Some(request.mode),
+            choice: Choice::Best,
             ..PickOptions::default()
         };
         let asked = Request::new(&self.index, request.query, &options)?;
         let mut own = Trace::within(trace.deadline, std::mem::take(&mut trace.embedded));
         let basis = self.rank(index, request, basis, &asked, &mut own)?;
-        let Narrowed { kept, .. } = narrow(&self.index, &asked, &basis, None, &mut own);
+        let Narrowed { kept, .. } = narrow(&self.index, &asked, &basis, None, &mut own)?;
         let picks = Explainer::new(&self.index, &asked, &basis).picks(&kept);
         let picked = kept.picks.iter().zip(picks).map(|(candidate, pick)| Picked {
             place: candidate.tool.index(),

@@ -59,10 +59,19 @@ impl ForwardIndex {
 
     /// Returns how often a tool holds a term, and in which fields, in the order in which they are reported.
     pub(super) fn find(&self, tool: ToolId, term: TermKey) -> Option<(u32, Vec<Field>)> {
-        let start = tool.index().checked_sub(1).map_or(0, |before| self.ends[before]);
-        let at = start + self.keys[start..self.ends[tool.index()]].binary_search(&term).ok()?;
+        let at = self.place(tool, term)?;
         let held = |field: &Field| self.fields[at] & (1 << *field as u8) != 0;
         Some((self.frequencies[at], Field::ALL.into_iter().filter(held).collect()))
+    }
+
+    /// Returns how often a tool holds a term.
+    pub(super) fn frequency(&self, tool: ToolId, term: TermKey) -> Option<u32> {
+        Some(self.frequencies[self.place(tool, term)?])
+    }
+
+    fn place(&self, tool: ToolId, term: TermKey) -> Option<usize> {
+        let start = tool.index().checked_sub(1).map_or(0, |before| self.ends[before]);
+        Some(start + self.keys[start..self.ends[tool.index()]].binary_search(&term).ok()?)
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod analysis;
 mod forward;
 mod keyword;
 mod praise;
+mod twins;
 mod vectors;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use serde::Serialize;
 
 pub use analysis::TermKind;
 pub(crate) use keyword::{IndexedTerm, KeywordIndex};
+pub(crate) use twins::Twins;
 pub(crate) use vectors::{Vectors, products};
 
 use crate::catalog::Catalog;
@@ -46,6 +48,7 @@ pub(crate) struct Index {
     pub(crate) catalog: Catalog,
     pub(crate) names: NameTable,
     pub(crate) policies: PolicyTable,
+    pub(crate) twins: Twins,
     pub(crate) keyword: KeywordIndex,
     /// One a model; the last one is the model that was chosen.
     pub(crate) vectors: Vec<Vectors>,
@@ -66,7 +69,8 @@ impl Index {
         }
         let names = NameTable::new(&catalog);
         let policies = PolicyTable::new(&catalog);
-        Ok(Self { catalog, names, policies, keyword, vectors, cache })
+        let twins = Twins::new(&catalog);
+        Ok(Self { catalog, names, policies, twins, keyword, vectors, cache })
     }
 
     pub(crate) fn stats(&self) -> IndexStats {

@@ -80,17 +80,17 @@ impl Vectors {
         if sentences.len() > 1 {
             texts.extend(sentences);
         }
-        let vectors = embedder.embed(Role::Query, &texts, &|_| {})?;
+        let matrix = Self::embed_queries(embedder, &texts)?;
+        Ok(matrix.row(0).iter().any(|&value| value != 0.0).then_some(matrix))
+    }
+
+    /// Embeds texts as requests of their own, one vector a row; of zeros where the model knows nothing of the text.
+    pub(crate) fn embed_queries(embedder: &dyn Embedder, texts: &[&str]) -> Result<Array2<f32>, EmbedError> {
+        let vectors = embedder.embed(Role::Query, texts, &|_| {})?;
         check_shape(embedder, &vectors, texts.len())?;
-        if vectors[0].iter().all(|&value| value == 0.0) {
-            return Ok(None);
-        }
         let shape = (texts.len(), embedder.dimensions());
-        let matrix = Array2::from_shape_vec(shape, vectors.concat()).map_err(|error| EmbedError::Inference {
-            model: embedder.identity().to_owned(),
-            reason: error.to_string(),
-        })?;
-        Ok(Some(matrix))
+        Array2::from_shape_vec(shape, vectors.concat())
+            .map_err(|error| EmbedError::Inference { model: embedder.identity().to_owned(), reason: error.to_string() })
     }
 
     /// Returns the cosine similarity of every tool, one a row, to every row of `query`, unit vectors.

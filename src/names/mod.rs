@@ -16,6 +16,7 @@ use foldhash::{HashMap, HashMapExt, HashSet};
 use serde::Serialize;
 
 pub use advertising::{Advertised, Advertising};
+pub(crate) use prompt::one_line;
 pub use prompt::{skills_section, tools_section};
 pub use skills::{AllowedTool, Skill, SkillFolder, SkillReport, SkillTool, ToolMeaning};
 
@@ -142,6 +143,17 @@ impl NameTable {
             [] => Resolution::Unknown { suggestions: self.suggest(name) },
             [resolved] => Resolution::Tool(*resolved),
             several => Resolution::Ambiguous(several.iter().map(|resolved| resolved.tool).collect()),
+        }
+    }
+
+    /// Returns the tool that a name means in a tool of `source`: where there are several, the one of the same source.
+    pub(crate) fn of_source(&self, name: &str, source: Option<&str>, catalog: &Catalog) -> Option<ToolId> {
+        match self.owners(name) {
+            [resolved] => Some(resolved.tool),
+            several => {
+                let mut own = several.iter().filter(|resolved| catalog.tool(resolved.tool).source.as_deref() == source);
+                own.next().filter(|_| own.next().is_none()).map(|resolved| resolved.tool)
+            }
         }
     }
 

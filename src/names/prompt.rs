@@ -59,7 +59,7 @@ fn item(name: &str, description: &str) -> String {
 }
 
 /// A text on one line, without characters that do not show, and cut after `chars` characters.
-fn one_line(text: &str, chars: usize) -> String {
+pub(crate) fn one_line(text: &str, chars: usize) -> String {
     let mut line = String::new();
     let mut length = 0;
     let mut gap = false;

@@ -9,6 +9,7 @@
 //! Facts about providers are constants here and in `view`, each with its source; `docs/providers.md` is the overview.
 
 mod calls;
+mod detail;
 mod events;
 mod naming;
 mod restore;
@@ -23,6 +24,7 @@ use std::str::FromStr;
 use crate::error::UnknownProvider;
 
 pub use calls::{Arguments, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, ToolCall};
+pub use detail::Detail;
 pub use events::{EventReader, MAX_EVENT_BYTES};
 pub use stream::CallStream;
 #[cfg(feature = "tokens")]

@@ -23,7 +23,7 @@ const ANTHROPIC_MAX_STRICT: [(&str, usize); 3] =
     [("strict tools", 20), ("optional parameters", 24), ("parameters with union types", 16)];
 
 /// How tools are translated.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TranslateOptions {
     /// Whether the provider shall hold the model to the schemas. `None` leaves it to each tool
     /// ([`Tool::strict`]), and where that says nothing to the provider ([`Provider::strict_by_default`]).

@@ -32,6 +32,8 @@ mod reporting;
 mod formats;
 // Picks: guarantees, eligibility, the cut, determinism, odd requests.
 mod picking;
+// Picks as a set: parts of requests, tools offered twice, tools that need others; and within a budget of tokens.
+mod selecting;
 // Custom scorers: composing, lying, failing, and being late.
 mod scoring;
 // Rerankers: what they may change, when they are asked, and that none can harm a pick.

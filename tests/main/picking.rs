@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use picktools::eval::QuerySet;
 use picktools::{
-    Catalog, DropReason, Engine, Fusion, MAX_LISTED_INELIGIBLE, MAX_QUERY_BYTES, Mode, PickError, PickOptions, Query,
-    Score, ScoreFuture, Scorer, Selection, Stage, StageStatus, Tool,
+    Catalog, Choice, DropReason, Engine, Fusion, MAX_LISTED_INELIGIBLE, MAX_QUERY_BYTES, Mode, PickError, PickOptions,
+    Query, Score, ScoreFuture, Scorer, Selection, Stage, StageStatus, Tool,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -350,8 +350,13 @@ fn a_source_gets_no_more_than_its_share() {
 fn what_scores_too_little_is_left_out_and_counted() {
     let query = "find a free room for a meeting and send the invitation by mail";
     let eligible = public_ids(WORKPLACE.catalog()).len();
-    let with =
-        |min_score| pick(&WORKPLACE, query, &PickOptions { min_score, max_candidates: 500, ..PickOptions::default() });
+    let with = |min_score| {
+        pick(
+            &WORKPLACE,
+            query,
+            &PickOptions { min_score, max_candidates: 500, choice: Choice::Best, ..PickOptions::default() },
+        )
+    };
     let all = with(0.0);
     assert!(all.picks.len() > 10);
     for min_score in [0.0, 0.01, 0.05, 0.2, 0.5, 1.0] {
@@ -379,7 +384,13 @@ fn ties_go_by_registration_order() {
 #[test]
 fn reciprocal_rank_fusion_keeps_a_single_retrievers_order() {
     for query in ["book a meeting room", "find the contract", "error rate of the gateway"] {
-        let options = |fusion| PickOptions { fusion, min_score: 0.0, max_candidates: 5, ..in_mode(Mode::Keyword) };
+        let options = |fusion| PickOptions {
+            fusion,
+            min_score: 0.0,
+            max_candidates: 5,
+            choice: Choice::Best,
+            ..in_mode(Mode::Keyword)
+        };
         let weighted = pick(&WORKPLACE, query, &options(Fusion::Weighted));
         let rrf = pick(&WORKPLACE, query, &options(Fusion::Rrf { k: 60 }));
         assert_eq!(ids(&weighted), ids(&rrf), "{query}");
@@ -466,7 +477,8 @@ fn enormous_limits_are_no_trouble() {
 /// Checks what holds of every outcome.
 fn check_outcome(engine: &Engine, query: &str, options: &PickOptions) {
     let selection = pick(engine, query, options);
-    assert!(selection.picks.len() <= options.max_candidates, "{query:?}");
+    let own = selection.picks.iter().filter(|pick| pick.provenance.required_by.is_empty()).count();
+    assert!(own <= options.max_candidates, "{query:?}");
     assert!(selection.picks.iter().all(|pick| (0.0..=1.0).contains(&pick.score)), "{query:?}");
     assert!(selection.picks.is_sorted_by(|a, b| a.score >= b.score), "{query:?}: {:?}", ids(&selection));
     assert_eq!(ids(&selection).iter().collect::<BTreeSet<_>>().len(), selection.picks.len(), "{query:?}");

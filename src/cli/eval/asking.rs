@@ -30,7 +30,8 @@ pub(super) fn pick_all(engine: &Engine, queries: &QuerySet, options: &PickOption
         times.push(started.elapsed());
         degraded.extend(selection.degraded.into_iter().next());
         estimates.extend(selection.answerable.map(f64::from));
-        let ranking = selection.picks.iter();
+        // What a pick brings along is not in answer to the request.
+        let ranking = selection.picks.iter().take(options.max_candidates);
         let ranking = ranking.map(|pick| RunEntry { tool: pick.tool.id.clone(), score: f64::from(pick.score) });
         run.insert(query.id.as_str(), ranking.collect());
         bar.inc(1);

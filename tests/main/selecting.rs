@@ -1,0 +1,306 @@
+//! Picks as a set: the parts of a request, tools that are offered twice, and tools that need others.
+
+use picktools::{Choice, DropReason, Engine, PickError, PickOptions, Query, TokenBudget, Tool};
+
+use crate::support::{catalog, engine, ids, pick, tool};
+
+fn best() -> PickOptions {
+    PickOptions { choice: Choice::Best, ..PickOptions::default() }
+}
+
+/// Many tools for one thing, and one for another.
+fn weather_and_mail() -> Engine {
+    let weather = ["forecast", "history", "alerts", "radar", "maps"].map(|what| {
+        tool("weather", &format!("weather_{what}"), &format!("Shows the weather {what} of a city for the coming days"))
+    });
+    engine(catalog(weather.into_iter().chain([
+        tool("mail", "send_message", "Sends a message to a colleague"),
+        tool("files", "compress_folder", "Packs a folder into an archive"),
+    ])))
+}
+
+#[test]
+fn a_request_of_two_parts_gets_tools_for_both() {
+    let engine = weather_and_mail();
+    let query = "Show me the weather forecast of the city for the coming days and tell my colleague";
+    let options = |choice| PickOptions { choice, min_score: 0.0, ..PickOptions::default() };
+    assert!(!ids(&pick(&engine, query, &options(Choice::Best))).contains(&"mail/send_message"));
+    let set = pick(&engine, query, &options(Choice::Set));
+    assert_eq!(set.picks.len(), 3);
+    assert_eq!(set.picks[0].tool.id, "weather/weather_forecast", "the best one stays");
+    let mail = set.picks.iter().find(|pick| pick.tool.id == "mail/send_message").expect("the second part has a tool");
+    assert_eq!(mail.provenance.covers.as_deref(), Some("tell my colleague"));
+    assert!(mail.reason.starts_with("It is for the part \"tell my colleague\""), "{}", mail.reason);
+    let covered = set.dropped.iter().filter(|dropped| dropped.reason == DropReason::Covered).count();
+    assert_eq!(covered, 1, "{:?}", set.dropped);
+    assert!(set.picks.is_sorted_by(|a, b| a.score >= b.score));
+}
+
+#[test]
+fn a_request_of_one_part_gets_the_best_tools() {
+    let engine = weather_and_mail();
+    let query = "the weather forecast of the city";
+    let (set, best) = (pick(&engine, query, &PickOptions::default()), pick(&engine, query, &best()));
+    assert_eq!(ids(&set), ids(&best));
+    assert!(set.dropped.is_empty());
+}
+
+#[test]
+fn the_same_tool_of_several_sources_takes_one_place() {
+    let text = "Makes an issue in a repository";
+    let engine = engine(catalog([
+        tool("hub", "create_issue", text),
+        tool("mirror", "create_issue", text),
+        tool("mirror", "mirror_create_issue", "Makes an issue  in a repository"),
+        tool("hub", "close_issue", "Closes an issue of a repository"),
+        tool("hub", "list_issues", "Lists the issues of a repository"),
+    ]));
+    let low = PickOptions { min_score: 0.0, ..PickOptions::default() };
+    let selection = pick(&engine, "make an issue in the repository", &low);
+    assert_eq!((selection.picks.len(), ids(&selection)[0]), (3, "hub/create_issue"));
+    assert_eq!(selection.picks[0].same_as, ["mirror/create_issue", "mirror/mirror_create_issue"]);
+    assert!(selection.dropped.iter().all(|dropped| dropped.reason == DropReason::Same), "{:?}", selection.dropped);
+    assert_eq!(selection.dropped.len(), 2);
+    let both = PickOptions { always_include: vec!["mirror/create_issue".into()], ..PickOptions::default() };
+    assert_eq!(ids(&pick(&engine, "make an issue in the repository", &both))[0], "mirror/create_issue");
+    assert_eq!(pick(&engine, "make an issue in the repository", &best()).dropped, []);
+}
+
+#[test]
+fn a_family_of_tools_with_one_description_stays_whole() {
+    let text = "Works on the customers of the shop";
+    let engine =
+        engine(catalog(["get", "update", "delete"].map(|verb| tool("shop", &format!("{verb}_customer"), text))));
+    assert_eq!(pick(&engine, "work on the customers of the shop", &PickOptions::default()).picks.len(), 3);
+}
+
+/// A tool that requires others.
+fn requiring(tool: Tool, requires: &[&str]) -> Tool {
+    Tool { requires: requires.iter().map(|&name| name.to_owned()).collect(), ..tool }
+}
+
+#[test]
+fn a_picked_tool_brings_what_it_requires() {
+    let engine = engine(catalog([
+        requiring(tool("ops", "deploy_service", "Rolls a service out"), &["log_in", "nowhere"]),
+        requiring(tool("ops", "log_in", "Opens a session"), &["choose_account", "ops/deploy_service"]),
+        tool("ops", "choose_account", "Sets who one is"),
+        tool("web", "choose_account", "Sets who one is"),
+    ]));
+    let one = PickOptions { max_candidates: 1, ..PickOptions::default() };
+    let selection = pick(&engine, "roll the service out", &one);
+    let mut found = ids(&selection);
+    found.sort_unstable();
+    assert_eq!(found, ["ops/choose_account", "ops/deploy_service", "ops/log_in"], "the one of its own source");
+    let log_in = selection.picks.iter().find(|pick| pick.tool.id == "ops/log_in").expect("it is required");
+    assert_eq!(log_in.provenance.required_by, ["ops/deploy_service"]);
+    assert!(log_in.reason.starts_with("\"ops/deploy_service\" requires it"), "{}", log_in.reason);
+    assert_eq!(selection.below_threshold + selection.picks.len(), 4);
+    let alone = pick(&engine, "roll the service out", &PickOptions { choice: Choice::Best, ..one });
+    assert_eq!(ids(&alone), ["ops/deploy_service"]);
+}
+
+#[test]
+fn what_may_not_be_seen_is_not_brought_but_told() {
+    let mut secret = tool("vault", "read_key", "Reads a key");
+    secret.safe = Some(false);
+    let engine =
+        engine(catalog([requiring(tool("ops", "deploy_service", "Rolls a service out"), &["vault/read_key"]), secret]));
+    let selection = pick(&engine, "roll the service out", &PickOptions::default());
+    assert_eq!(ids(&selection), ["ops/deploy_service"]);
+    assert_eq!(selection.ineligible.tools[0].named.as_deref(), Some("vault/read_key"));
+}
+
+#[test]
+fn a_tool_cannot_fill_the_picks_with_what_it_requires() {
+    let names: Vec<String> = (0..100).map(|number| format!("helper_{number}")).collect();
+    let greedy = requiring(
+        tool("ops", "deploy_service", "Rolls a service out"),
+        &names.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+    let helpers = names.iter().map(|name| tool("ops", name, "Helps"));
+    let engine = engine(catalog(std::iter::once(greedy).chain(helpers)));
+    let options = |max_per_source| PickOptions { max_candidates: 1, max_per_source, ..PickOptions::default() };
+    let selection = pick(&engine, "roll the service out", &options(None));
+    assert_eq!(selection.picks.len(), 17);
+    assert!(selection.dropped.iter().any(|dropped| dropped.reason == DropReason::MaxRequired));
+    let bounded = pick(&engine, "roll the service out", &options(Some(2)));
+    assert_eq!(bounded.picks.len(), 2);
+    assert!(bounded.dropped.iter().any(|dropped| dropped.reason == DropReason::MaxPerSource));
+}
+
+// A budget of tokens
+
+fn within(tokens: usize) -> PickOptions {
+    PickOptions { token_budget: Some(TokenBudget::new(tokens)), ..PickOptions::default() }
+}
+
+#[test]
+fn a_budget_of_nothing_makes_no_sense() {
+    match weather_and_mail().pick(&Query::new("weather"), &within(0)) {
+        Err(PickError::InvalidOption { option, .. }) => assert_eq!(option, "token_budget"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[cfg(not(feature = "tokens"))]
+#[test]
+fn a_build_that_counts_no_tokens_says_so() {
+    match weather_and_mail().pick(&Query::new("weather"), &within(1000)) {
+        Err(PickError::InvalidOption { option, remedy, .. }) => {
+            assert_eq!(option, "token_budget");
+            assert!(remedy.contains("feature tokens"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[cfg(feature = "tokens")]
+mod budget {
+    use std::sync::Arc;
+
+    use picktools::{Advertising, Detail, Pick, Provider, Selection, Tokenizer, TranslateOptions, translate};
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::support::WORKPLACE;
+
+    /// What the definitions of the picks cost, counted by their user.
+    fn tokens(selection: &Selection, budget: &TokenBudget) -> usize {
+        let tools: Vec<Arc<Tool>> = selection.picks.iter().map(Pick::shown).collect();
+        if tools.is_empty() {
+            return 0;
+        }
+        let translation = translate(&tools, budget.provider, &budget.view).expect("the tools can be shown");
+        Tokenizer::O200k.count(&translation.tools.to_string())
+    }
+
+    fn parameters() -> impl Strategy<Value = Value> {
+        let words = prop::collection::vec("[a-z]{1,8}|猫|🚀|é+", 0..30).prop_map(|words| words.join(" "));
+        let leaf = (prop::sample::select(vec!["string", "integer", "boolean"]), words.clone())
+            .prop_map(|(kind, text)| json!({"type": kind, "description": text}));
+        let property = prop_oneof![
+            leaf.clone(),
+            leaf.clone().prop_map(|items| json!({"type": "array", "items": items})),
+            prop::collection::vec("[a-z]{1,5}", 1..6).prop_map(|values| json!({"enum": values})),
+        ];
+        let named = prop::collection::btree_map("[a-z_ $]{1,10}", property, 0..6);
+        prop_oneof![Just(json!({})), named.prop_map(|named| json!({"type": "object", "properties": named}))]
+    }
+
+    fn tools() -> impl Strategy<Value = Vec<Tool>> {
+        let text = prop::collection::vec("send|mail|file|read|a|[a-z]{1,9}|日本|\\PC{1,3}", 0..25);
+        let parts = ("[a-zA-Z_.é ]{1,12}", text, parameters(), prop::sample::select(vec!["a", "b", "ü"]));
+        prop::collection::vec(parts, 1..14).prop_map(|tools| {
+            let made = tools.into_iter().enumerate().map(|(number, (name, words, parameters, source))| {
+                // Names that come to the same with a provider are told apart, and cost more together.
+                let mut made = tool(source, &format!("{name}{}", ".".repeat(number % 3)), &words.join(" "));
+                made.id = format!("{number}");
+                made.parameters = Some(parameters);
+                made
+            });
+            made.collect()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+        #[test]
+        fn no_budget_is_ever_exceeded(
+            tools in tools(),
+            budget in prop_oneof![1..60usize, 1..1500usize],
+            provider in prop::sample::select(Provider::ALL.to_vec()),
+            strict in any::<bool>(),
+            expanded in any::<bool>(),
+            most in 1..12usize,
+        ) {
+            let Ok(catalog) = picktools::Catalog::from_tools(tools) else { return Ok(()) };
+            let engine = Engine::builder(catalog).keyword_only().build().expect("keywords need nothing");
+            let advertising = if expanded { Advertising::Expanded } else { Advertising::Canonical };
+            let view = TranslateOptions { strict: Some(strict), advertising, deferred: false };
+            let budget = TokenBudget { tokens: budget, provider, view };
+            let options = PickOptions {
+                token_budget: Some(budget.clone()),
+                max_candidates: most,
+                min_score: 0.0,
+                always_include: vec![engine.catalog().tools()[0].id.clone()],
+                ..PickOptions::default()
+            };
+            let free = pick(&engine, "read a file and send mail", &PickOptions { token_budget: None, ..options.clone() });
+            let selection = pick(&engine, "read a file and send mail", &options);
+            let counted = tokens(&selection, &budget);
+            prop_assert!(counted <= budget.tokens, "{} of {}", counted, budget.tokens);
+            let report = selection.tokens.clone().expect("it is counted");
+            prop_assert_eq!((report.picks, report.budget), (counted, budget.tokens));
+            prop_assert!(report.catalog.is_some());
+            // What is left out is told, and nothing is added.
+            let over = selection.dropped.iter().filter(|dropped| dropped.reason == DropReason::TokenBudget);
+            let mut all: Vec<&str> = over.map(|dropped| dropped.tool.as_str()).chain(ids(&selection)).collect();
+            let mut wanted = ids(&free);
+            all.sort_unstable();
+            wanted.sort_unstable();
+            prop_assert_eq!(all, wanted);
+            let again = pick(&engine, "read a file and send mail", &options);
+            prop_assert_eq!(serde_json::to_string(&selection).ok(), serde_json::to_string(&again).ok());
+        }
+    }
+
+    const QUERY: &str = "find a free room for a meeting";
+
+    #[test]
+    fn a_large_budget_shows_everything_and_tells_what_is_saved() {
+        let selection = pick(&WORKPLACE, QUERY, &within(100_000));
+        assert_eq!(ids(&selection), ids(&pick(&WORKPLACE, QUERY, &PickOptions::default())));
+        for pick in &selection.picks {
+            let definition = pick.definition.expect("it is counted");
+            assert_eq!((definition.detail, pick.shown()), (Detail::Full, Arc::clone(&pick.tool)));
+        }
+        let whole = translate(WORKPLACE.catalog().tools(), Provider::OpenAiChat, &TranslateOptions::default());
+        let report = selection.tokens.expect("it is counted");
+        assert_eq!(report.catalog, whole.ok().map(|whole| whole.tokens(Tokenizer::O200k)));
+        assert_eq!(report.saved, report.catalog.map(|catalog| catalog - report.picks));
+    }
+
+    #[test]
+    fn a_smaller_budget_shows_less_and_at_last_nothing() {
+        let full = pick(&WORKPLACE, QUERY, &within(100_000)).tokens.expect("it is counted").picks;
+        let mut seen = std::collections::BTreeSet::new();
+        for budget in (1..=full).rev().step_by(7) {
+            let selection = pick(&WORKPLACE, QUERY, &within(budget));
+            let shown = selection.picks.iter().filter_map(|pick| Some(pick.definition?.detail));
+            seen.extend(shown);
+        }
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), Detail::ALL, "every level has its use");
+        assert!(pick(&WORKPLACE, QUERY, &within(1)).picks.is_empty(), "a token is not enough for a name");
+    }
+
+    #[test]
+    fn a_tool_that_is_named_keeps_its_place_before_better_ones() {
+        let query = "find a free room for a meeting, and `zip` the minutes";
+        let named = PickOptions { max_candidates: 1, ..PickOptions::default() };
+        let cost = pick(&WORKPLACE, query, &PickOptions { max_candidates: 1, ..within(100_000) });
+        assert_eq!(ids(&cost), ids(&pick(&WORKPLACE, query, &named)));
+        let cost = cost.tokens.expect("it is counted").picks;
+        assert_eq!(ids(&pick(&WORKPLACE, query, &within(cost)))[..1], ids(&pick(&WORKPLACE, query, &named))[..]);
+    }
+
+    #[cfg(feature = "cli")]
+    #[test]
+    fn the_program_prints_definitions_that_fit() {
+        use crate::cli::{WORKPLACE as CATALOG, answer, json};
+
+        for provider in ["openai", "anthropic", "gemini"] {
+            let arguments = ["pick", QUERY, "--catalog", CATALOG, "--token-budget", "150", "--provider", provider];
+            let definitions: Value = json(&arguments);
+            let tokens = Tokenizer::O200k.count(&definitions.to_string());
+            assert!(tokens > 50 && tokens <= 150, "{provider}: {tokens}");
+            let both = json(&[&arguments[..], &["--json"]].concat());
+            assert_eq!(both["definitions"]["tools"], definitions);
+            assert_eq!((&both["tokens"]["picks"], &both["tokens"]["provider"]), (&json!(tokens), &json!(provider)));
+        }
+        let text = answer(&["pick", QUERY, "--catalog", CATALOG, "--token-budget", "150"]);
+        assert!(text.contains(" of 150 tokens (o200k_base, openai) in place of "), "{text}");
+        assert!(text.contains("    Shown: "), "{text}");
+    }
+}
