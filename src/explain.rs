@@ -177,7 +177,8 @@ impl<'a> Explainer<'a> {
 
     /// Returns the picked tools with their reasons.
     pub(crate) fn picks(&self, kept: &Kept) -> Vec<Pick> {
-        let clauses = self.request.query.clauses();
+        // The request is cut into its parts only where tools were chosen for them.
+        let clauses = if kept.covering.is_empty() { Vec::new() } else { self.request.query.clauses() };
         let ids = |tools: Option<&Vec<ToolId>>| tools.into_iter().flatten().map(|&tool| self.id(tool)).collect();
         let picks = kept.picks.iter().map(|&Candidate { tool, .. }| {
             let mut provenance = self.provenance(tool);

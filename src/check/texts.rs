@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::catalog::Tool;
 use crate::catalog::spelling::normalise;
+use crate::schema::pointer_part;
 
 /// What kind of text it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +115,7 @@ impl<'a> Walk<'_, 'a> {
     fn below(&mut self, key: &str, visit: impl FnOnce(&mut Self)) {
         let end = self.pointer.len();
         self.pointer.push('/');
-        self.pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+        self.pointer.push_str(&pointer_part(key));
         visit(self);
         self.pointer.truncate(end);
     }

@@ -10,6 +10,7 @@ use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
 use super::skills::Skill;
 use crate::catalog::Tool;
+use crate::catalog::spelling::is_invisible;
 
 /// The most characters of a name or an alias.
 const MAX_NAME_CHARS: usize = 128;
@@ -88,12 +89,8 @@ fn is_gap(c: char) -> bool {
 
 /// Characters that show nothing: formats, private and unassigned ones, fillers, selectors of variants.
 fn is_hidden(c: char) -> bool {
-    let ignorable = matches!(
-        c,
-        '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{2800}'
-            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}'
-    );
-    ignorable || c.general_category_group() == GeneralCategoryGroup::Other
+    let ignorable = matches!(c, '\u{2800}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}');
+    ignorable || is_invisible(c) || c.general_category_group() == GeneralCategoryGroup::Other
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::Provider;
 use super::naming::NameRule;
 use super::view;
+use crate::schema::pointer_part;
 
 /// How deep arguments are walked.
 const MAX_DEPTH: usize = 128;
@@ -311,7 +312,7 @@ impl<'s> Walk<'s> {
     fn below<T>(&mut self, part: &str, work: impl FnOnce(&mut Self) -> T) -> T {
         let end = self.pointer.len();
         self.pointer.push('/');
-        self.pointer.push_str(&part.replace('~', "~0").replace('/', "~1"));
+        self.pointer.push_str(&pointer_part(part));
         let done = work(self);
         self.pointer.truncate(end);
         done

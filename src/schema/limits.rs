@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::SchemaFault;
+use super::{SchemaFault, pointer_part};
 
 /// The most levels of JSON nesting in a schema. A property of a property of the arguments stands at level 4.
 pub const MAX_SCHEMA_DEPTH: usize = 64;
@@ -52,7 +52,7 @@ impl Walk {
                 for (key, member) in members {
                     let end = self.pointer.len();
                     self.pointer.push('/');
-                    self.pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+                    self.pointer.push_str(&pointer_part(key));
                     if let ("$ref" | "$dynamicRef" | "$recursiveRef", Some(target)) = (key.as_str(), member.as_str())
                         && !target.starts_with('#')
                     {

@@ -117,6 +117,11 @@ fn remove_repeated_names(schema: &mut Value) {
     }
 }
 
+/// A member's name as a part of a JSON pointer (RFC 6901).
+pub(crate) fn pointer_part(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
 /// Names the kind of a JSON value for a message.
 pub(crate) fn kind(value: &Value) -> &'static str {
     match value {

@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use super::Provider;
 use super::naming::{self, NameRule};
 use super::translate::ChangeCode;
-use crate::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
+use crate::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES, pointer_part};
 
 /// The most changes that are listed for one tool.
 const MAX_LISTED_CHANGES: usize = 200;
@@ -159,7 +159,7 @@ impl<'s> View<'s> {
         for part in parts {
             self.pointer.push('/');
             let shown = &part[..part.floor_char_boundary(MAX_POINTER_PART)];
-            self.pointer.push_str(&shown.replace('~', "~0").replace('/', "~1"));
+            self.pointer.push_str(&pointer_part(shown));
         }
         self.depth += 1;
         place

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::{ChangeCode, View, is_open_root, kinds, listed, properties, required};
 use crate::provider::Provider;
+use crate::schema::pointer_part;
 
 /// OpenAI: "up to 5000 object properties total, with up to 10 levels of nesting".
 const MAX_PROPERTIES: usize = 5_000;
@@ -483,7 +484,7 @@ fn is_recursive(schema: &Value) -> bool {
             named.iter().map(move |(name, schema)| {
                 let mut found = Vec::new();
                 targets(schema, &mut found);
-                (format!("#/{holder}/{}", name.replace('~', "~0").replace('/', "~1")), found)
+                (format!("#/{holder}/{}", pointer_part(name)), found)
             })
         })
         .collect();
