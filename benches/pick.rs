@@ -174,7 +174,7 @@ fn models() -> Vec<(&'static str, Arc<dyn Embedder>)> {
 fn minilm() -> Result<Arc<dyn Embedder>, String> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("target/models");
     let runtime = Some(folder.join("libonnxruntime.so"));
-    let options = picktools::FastEmbedderOptions { runtime, ..Default::default() };
+    let options = picktools::OnnxOptions { runtime, ..Default::default() };
     let model = picktools::FastEmbedder::from_folder(folder.join("minilm"), &options);
     model.map(|model| Arc::new(model) as Arc<dyn Embedder>).map_err(|error| error.to_string())
 }

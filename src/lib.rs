@@ -38,6 +38,8 @@ mod catalog;
 mod names;
 mod check;
 mod eligibility;
+#[cfg(feature = "fastembed")]
+mod onnx;
 mod embed;
 mod index;
 mod retrieve;
@@ -72,13 +74,13 @@ pub use client::{ClientFuture, ToolClient};
 #[cfg(feature = "llm")]
 pub use client::{ProviderClient, ProviderClientOptions};
 pub use eligibility::{IneligibleReason, MAX_LISTED_INELIGIBLE};
+#[cfg(feature = "fastembed")]
+pub use embed::FastEmbedder;
 #[cfg(feature = "tuned")]
 pub use embed::TunedEmbedder;
 pub use embed::{CacheStatus, Embedder, Role, StaticEmbedder, WordVectors};
 #[cfg(feature = "endpoint")]
 pub use embed::{EndpointEmbedder, EndpointOptions};
-#[cfg(feature = "fastembed")]
-pub use embed::{FastEmbedder, FastEmbedderOptions};
 pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
 pub use error::{
     AdvertisingError, ArgumentFault, CallError, CatalogError, CatalogFault, EmbedError, IndexError, PickError,
@@ -90,6 +92,8 @@ pub use names::{
     Advertised, Advertising, AllowedTool, NameTable, Resolution, Resolved, ResolvedVia, Skill, SkillFolder,
     SkillReport, SkillTool, ToolMeaning, skills_section, tools_section,
 };
+#[cfg(feature = "fastembed")]
+pub use onnx::OnnxOptions;
 pub use options::{Choice, PickOptions, TokenBudget, UNTRUSTED_MAX_PER_SOURCE};
 #[cfg(feature = "tokens")]
 pub use provider::Tokenizer;
@@ -99,6 +103,8 @@ pub use provider::{
 };
 pub use query::{MAX_QUERY_BYTES, Query};
 pub use ranking::ToolId;
+#[cfg(feature = "fastembed")]
+pub use rerank::CrossEncoder;
 #[cfg(feature = "llm")]
 pub use rerank::LlmReranker;
 pub use rerank::{

@@ -214,6 +214,11 @@ impl EligibilityArgs {
 }
 
 impl RankingArgs {
+    /// Where models are kept.
+    pub(super) fn folders(&self) -> &FolderArgs {
+        &self.model.folders
+    }
+
     pub(super) fn apply(&self, options: &mut PickOptions) {
         options.mode = Some(self.mode());
         options.fusion = match self.fusion {
@@ -330,17 +335,39 @@ impl FolderArgs {
     /// Opens a model that fastembed runs, from a folder or by name; one that is not here is fetched.
     #[cfg(feature = "fastembed")]
     pub(super) fn embedder(&self, model: &str) -> anyhow::Result<Arc<dyn Embedder>> {
-        let options = crate::FastEmbedderOptions {
-            runtime: self.onnx_runtime.clone().filter(|path| !path.as_os_str().is_empty()),
-            models_dir: self.models_dir(),
-            show_download_progress: true,
-        };
+        let options = self.onnx_options();
         let embedder = if Path::new(model).is_dir() {
             crate::FastEmbedder::from_folder(model, &options)
         } else {
             crate::FastEmbedder::from_name(model, &options)
         };
         Ok(Arc::new(embedder.map_err(models::with_own_names)?))
+    }
+
+    /// Opens a cross-encoder that fastembed runs, from a folder or by name; one that is not here is fetched.
+    #[cfg(feature = "fastembed")]
+    pub(super) fn cross_encoder(&self, model: &str) -> anyhow::Result<Arc<dyn Reranker>> {
+        let options = self.onnx_options();
+        let reranker = if Path::new(model).is_dir() {
+            crate::CrossEncoder::from_folder(model, &options)
+        } else {
+            crate::CrossEncoder::from_name(model, &options)
+        };
+        Ok(Arc::new(reranker?))
+    }
+
+    #[cfg(not(feature = "fastembed"))]
+    pub(super) fn cross_encoder(&self, model: &str) -> anyhow::Result<Arc<dyn Reranker>> {
+        anyhow::bail!("cannot open the reranker {model:?}: this build has none; build with the feature fastembed")
+    }
+
+    #[cfg(feature = "fastembed")]
+    fn onnx_options(&self) -> crate::OnnxOptions {
+        crate::OnnxOptions {
+            runtime: self.onnx_runtime.clone().filter(|path| !path.as_os_str().is_empty()),
+            models_dir: self.models_dir(),
+            show_download_progress: true,
+        }
     }
 
     #[cfg(not(feature = "fastembed"))]

@@ -140,7 +140,7 @@ impl EvalCommand {
             check_writable(page)?;
         }
         let options = self.options();
-        let reranker = self.rerank.open()?;
+        let reranker = self.rerank.open(self.ranking.folders())?;
         if let Some(poison) = self.poison {
             return self.poison(poison, &sets, &options);
         }

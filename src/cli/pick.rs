@@ -91,7 +91,7 @@ impl PickCommand {
         if query.truncated() {
             output::warn(format!("only the first {} bytes of the request are read", query.text().len()));
         }
-        let reranker = self.rerank.open()?;
+        let reranker = self.rerank.open(self.ranking.folders())?;
         let catalog = self.catalog.open()?;
         let skills = self.skills.as_deref().map(read_skills).transpose()?;
         let engine = self.ranking.engine_for_pick(catalog, Beside { skills, reranker })?;

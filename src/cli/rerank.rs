@@ -8,6 +8,7 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 
+use super::args::FolderArgs;
 use crate::{PickOptions, Provider, Rerank, Reranker};
 
 /// What reranks, and when.
@@ -17,7 +18,7 @@ enum RerankArg {
     Never,
     /// The language model, where its answer can change the picks.
     Auto,
-    /// A model inside the program, always.
+    /// A cross-encoder on this machine, always.
     Local,
     /// The language model, always.
     Llm,
@@ -25,10 +26,14 @@ enum RerankArg {
 
 #[derive(Args)]
 pub(super) struct RerankArgs {
-    /// Put the best candidates in another order: never, always by a language model (llm), or by it where scores lie
-    /// close together (auto).
+    /// Put the best candidates in another order: never, always by a cross-encoder on this machine (local) or by a language
+    /// model (llm), or by the latter where scores lie close together (auto).
     #[arg(long, value_enum, default_value = "never")]
     rerank: RerankArg,
+    /// The cross-encoder of --rerank local: its name (BGERerankerBase, BGERerankerV2M3, JINARerankerV1TurboEn,
+    /// JINARerankerV2BaseMultilingual, or that on its hub), or a folder with model.onnx and tokenizer.json.
+    #[arg(long, value_name = "NAME|DIR")]
+    rerank_model: Option<String>,
     /// Base of the language model's API, such as http://localhost:8080/v1 (llama.cpp, vLLM, LM Studio),
     /// http://localhost:11434 (Ollama) or `https://api.anthropic.com/v1`; its key is read from PICKTOOLS_LLM_API_KEY, else
     /// from OPENAI_API_KEY or ANTHROPIC_API_KEY as the provider has it; set the first to nothing to send none.
@@ -59,12 +64,13 @@ impl RerankArgs {
     }
 
     /// Makes the reranker that is asked for, if one is.
-    pub(super) fn open(&self) -> anyhow::Result<Option<Arc<dyn Reranker>>> {
+    pub(super) fn open(&self, folders: &FolderArgs) -> anyhow::Result<Option<Arc<dyn Reranker>>> {
         match self.rerank {
             RerankArg::Never => Ok(None),
-            RerankArg::Local => {
-                bail!("--rerank local: this program has no local reranker yet; take llm, auto or never")
-            }
+            RerankArg::Local => match &self.rerank_model {
+                Some(model) => folders.cross_encoder(model).map(Some),
+                None => bail!("--rerank local needs --rerank-model NAME|DIR"),
+            },
             RerankArg::Auto | RerankArg::Llm => {
                 let (Some(url), Some(model)) = (&self.llm_url, &self.llm_model) else {
                     bail!("--rerank llm and --rerank auto need --llm-url URL and --llm-model NAME");

@@ -1,8 +1,7 @@
 //! Embedding models on ONNX Runtime, through the crate `fastembed`.
 //!
 //! A model is named, and then fetched once from its hub where the build can (feature `fastembed-download`), or it
-//! is a local folder in the hub's layout. ONNX Runtime is a shared library that is loaded when the first model is,
-//! so that a program without a model needs none.
+//! is a local folder in the hub's layout.
 //!
 //! Texts go through the model one at a time, in parallel over a few sessions. Models with dynamically quantised
 //! weights give a text another vector in other company, so batching them together would make vectors depend on
@@ -13,39 +12,21 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use fastembed::{
-    EmbeddingModel, InitOptionsUserDefined, ModelInfo, Pooling, TextEmbedding, TokenizerFiles,
-    UserDefinedEmbeddingModel,
-};
+use fastembed::{EmbeddingModel, InitOptionsUserDefined, ModelInfo, Pooling, TextEmbedding, UserDefinedEmbeddingModel};
 use rayon::prelude::*;
-use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
+use serde_json::Value;
+use sha2::Digest;
 
 #[cfg(feature = "cli")]
 use super::models::{KnownModel, Place};
 use super::{Embedder, Role};
 use crate::error::EmbedError;
+use crate::onnx::{self, ModelFolder, OnnxOptions, chain, load_runtime, optional_json};
 
-/// Where a model folder may hold its weights, in this order.
-const MODEL_FILES: [&str; 4] = ["model.onnx", "model_quantized.onnx", "onnx/model.onnx", "onnx/model_quantized.onnx"];
-const TOKENIZER_FILE: &str = "tokenizer.json";
 /// Longer texts are cut, in tokens. The models in question were trained on at most this much.
 const MAX_TOKENS: usize = 256;
 /// The most sessions of one model; each holds the weights once.
 const MAX_SESSIONS: usize = 4;
-
-/// How to open a model.
-#[derive(Debug, Clone, Default)]
-pub struct FastEmbedderOptions {
-    /// The ONNX Runtime shared library; `None` leaves finding it to the system.
-    ///
-    /// The first model that is opened decides for the whole process.
-    pub runtime: Option<PathBuf>,
-    /// Where models that are fetched by name are kept.
-    pub models_dir: Option<PathBuf>,
-    /// Whether fetching a model draws a progress bar on standard error.
-    pub show_download_progress: bool,
-}
 
 /// A model on ONNX Runtime.
 pub struct FastEmbedder {
@@ -71,9 +52,9 @@ impl FastEmbedder {
     /// # Errors
     ///
     /// [`EmbedError`] when files are missing or damaged, or ONNX Runtime cannot be loaded.
-    pub fn from_folder(folder: impl AsRef<Path>, options: &FastEmbedderOptions) -> Result<Self, EmbedError> {
+    pub fn from_folder(folder: impl AsRef<Path>, options: &OnnxOptions) -> Result<Self, EmbedError> {
         let folder = folder.as_ref();
-        let files = ModelFolder::read(folder)?;
+        let files = EmbeddingFolder::read(folder)?;
         load_runtime(options.runtime.as_deref())?;
         let identity = files.identity();
         let prompts = files.prompts();
@@ -91,14 +72,15 @@ impl FastEmbedder {
     ///
     /// [`EmbedError`] when no model has this name, when it is not at hand and cannot be fetched, or when ONNX
     /// Runtime cannot be loaded.
-    pub fn from_name(name: &str, options: &FastEmbedderOptions) -> Result<Self, EmbedError> {
-        let info = find_model(name)?;
+    pub fn from_name(name: &str, options: &OnnxOptions) -> Result<Self, EmbedError> {
+        let names = |info: &ModelInfo<EmbeddingModel>| (format!("{:?}", info.model), info.model_code.clone());
+        let info = onnx::find(TextEmbedding::list_supported_models(), names, name)?;
         load_runtime(options.runtime.as_deref())?;
         Self::fetch(name, &info, options)
     }
 
     #[cfg(feature = "fastembed-download")]
-    fn fetch(name: &str, info: &ModelInfo<EmbeddingModel>, options: &FastEmbedderOptions) -> Result<Self, EmbedError> {
+    fn fetch(name: &str, info: &ModelInfo<EmbeddingModel>, options: &OnnxOptions) -> Result<Self, EmbedError> {
         let open = || {
             let mut init = fastembed::TextInitOptions::new(info.model.clone())
                 .with_max_length(MAX_TOKENS)
@@ -111,24 +93,13 @@ impl FastEmbedder {
         };
         let identity = format!("fastembed:{}:{}", info.model_code, info.model_file);
         // A first session tells fetching apart from loading.
-        open().map_err(|error| EmbedError::Download {
-            name: name.to_owned(),
-            reason: chain(&error),
-            remedy: "check the network, or name a folder that holds model.onnx and tokenizer.json".to_owned(),
-        })?;
+        open().map_err(|error| onnx::not_fetched(name, &error))?;
         Self::open(name, identity, Prompts::of(&info.model), open)
     }
 
     #[cfg(not(feature = "fastembed-download"))]
-    fn fetch(name: &str, info: &ModelInfo<EmbeddingModel>, _: &FastEmbedderOptions) -> Result<Self, EmbedError> {
-        Err(EmbedError::Download {
-            name: name.to_owned(),
-            reason: "this build cannot fetch models".to_owned(),
-            remedy: format!(
-                "build with the feature fastembed-download, or put {} and {TOKENIZER_FILE} of {} into a folder and name that",
-                info.model_file, info.model_code
-            ),
-        })
+    fn fetch(name: &str, info: &ModelInfo<EmbeddingModel>, _: &OnnxOptions) -> Result<Self, EmbedError> {
+        Err(onnx::no_fetching(name, &info.model_code, &info.model_file))
     }
 
     fn open(
@@ -206,52 +177,19 @@ impl std::fmt::Debug for FastEmbedder {
     }
 }
 
-/// Loads ONNX Runtime if it is not loaded; without this a missing library would be a panic later.
-fn load_runtime(path: Option<&Path>) -> Result<(), EmbedError> {
-    let system = format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    let library = match path {
-        Some(path) => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
-        None => PathBuf::from(system),
-    };
-    match ort::init_from(library) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(EmbedError::Runtime { path: path.map(Path::to_owned), reason: error.to_string() }),
-    }
-}
-
-/// The files of a local model.
-struct ModelFolder {
-    weights: Vec<u8>,
-    tokenizer: Vec<u8>,
-    config: Value,
-    tokenizer_config: Value,
-    special_tokens_map: Value,
+/// The files of a local model, with those that only embedding models have.
+struct EmbeddingFolder {
+    files: ModelFolder,
     pooling: Pooling,
     sentence_config: Value,
 }
 
-impl ModelFolder {
+impl EmbeddingFolder {
     fn read(folder: &Path) -> Result<Self, EmbedError> {
-        let weights = MODEL_FILES.iter().map(|file| folder.join(file)).find(|file| file.is_file());
-        let tokenizer = Some(folder.join(TOKENIZER_FILE)).filter(|file| file.is_file());
-        let (Some(weights), Some(tokenizer)) = (&weights, &tokenizer) else {
-            let missing = [(weights.is_none(), MODEL_FILES[0]), (tokenizer.is_none(), TOKENIZER_FILE)];
-            return Err(EmbedError::MissingFiles {
-                path: folder.to_owned(),
-                missing: missing.iter().filter(|(is, _)| *is).map(|(_, file)| (*file).to_owned()).collect(),
-            });
-        };
-        let mut tokenizer_config = optional_json(folder, "tokenizer_config.json")?;
-        // fastembed insists on these two; many published folders leave them out.
-        tokenizer_config["pad_token"] = some_or(&tokenizer_config["pad_token"], json!("[PAD]"));
-        tokenizer_config["model_max_length"] = some_or(&tokenizer_config["model_max_length"], json!(MAX_TOKENS));
+        let files = ModelFolder::read(folder, MAX_TOKENS)?;
         let pooling = optional_json(folder, "1_Pooling/config.json")?;
         Ok(Self {
-            weights: read(weights)?,
-            tokenizer: read(tokenizer)?,
-            config: optional_json(folder, "config.json")?,
-            tokenizer_config,
-            special_tokens_map: optional_json(folder, "special_tokens_map.json")?,
+            files,
             pooling: if pooling["pooling_mode_cls_token"] == true { Pooling::Cls } else { Pooling::Mean },
             sentence_config: optional_json(folder, "config_sentence_transformers.json")?,
         })
@@ -259,12 +197,8 @@ impl ModelFolder {
 
     /// A digest over everything that the vectors depend on.
     fn identity(&self) -> String {
-        let mut digest = Sha256::new();
-        digest.update(&self.weights);
-        digest.update(&self.tokenizer);
-        for part in [&self.config, &self.tokenizer_config, &self.special_tokens_map, &self.sentence_config] {
-            digest.update(part.to_string());
-        }
+        let mut digest = self.files.digest();
+        digest.update(self.sentence_config.to_string());
         digest.update([u8::from(self.pooling == Pooling::Cls)]);
         let hex: String = digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         format!("onnx:{hex}:{MAX_TOKENS}")
@@ -279,13 +213,8 @@ impl ModelFolder {
     }
 
     fn model(&self) -> UserDefinedEmbeddingModel {
-        let tokenizer_files = TokenizerFiles {
-            tokenizer_file: self.tokenizer.clone(),
-            config_file: self.config.to_string().into_bytes(),
-            special_tokens_map_file: self.special_tokens_map.to_string().into_bytes(),
-            tokenizer_config_file: self.tokenizer_config.to_string().into_bytes(),
-        };
-        UserDefinedEmbeddingModel::new(self.weights.clone(), tokenizer_files).with_pooling(self.pooling.clone())
+        let model = UserDefinedEmbeddingModel::new(self.files.weights.clone(), self.files.tokenizer_files());
+        model.with_pooling(self.pooling.clone())
     }
 }
 
@@ -305,29 +234,6 @@ impl Prompts {
         };
         Self { document: document.to_owned(), query: query.to_owned() }
     }
-}
-
-fn find_model(name: &str) -> Result<ModelInfo<EmbeddingModel>, EmbedError> {
-    let models = TextEmbedding::list_supported_models();
-    let names = |info: &ModelInfo<EmbeddingModel>| {
-        let hub = info.model_code.clone();
-        let short = hub.rsplit('/').next().unwrap_or_default().to_owned();
-        [format!("{:?}", info.model), hub, short]
-    };
-    if let Some(info) = models.iter().find(|info| names(info).iter().any(|known| known.eq_ignore_ascii_case(name))) {
-        return Ok(info.clone());
-    }
-    let wanted = name.to_lowercase();
-    let suggestion = models
-        .iter()
-        .flat_map(names)
-        .map(|known| (strsim::jaro_winkler(&known.to_lowercase(), &wanted), known))
-        .filter(|(similarity, _)| *similarity > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))
-        .map(|(_, known)| known);
-    let mut known: Vec<String> = models.iter().map(|info| format!("{:?}", info.model)).collect();
-    known.sort();
-    Err(EmbedError::UnknownModel { name: name.to_owned(), suggestion, known })
 }
 
 /// Returns every model that has a name, by name; `hub` is the folder that fetched ones are kept in.
@@ -358,44 +264,11 @@ pub(super) fn known(hub: Option<&Path>) -> Vec<KnownModel> {
 /// for none.
 #[cfg(feature = "cli")]
 fn fetched(hub: &Path, info: &ModelInfo<EmbeddingModel>) -> Option<Vec<PathBuf>> {
-    const MORE_FILES: [&str; 4] = [TOKENIZER_FILE, "config.json", "special_tokens_map.json", "tokenizer_config.json"];
+    const MORE_FILES: [&str; 4] =
+        [onnx::TOKENIZER_FILE, "config.json", "special_tokens_map.json", "tokenizer_config.json"];
     let folder = hub.join(format!("models--{}", info.model_code.replace('/', "--")));
     let commit = fs::read_to_string(folder.join("refs/main")).ok().filter(|_| cfg!(feature = "fastembed-download"))?;
     let snapshot = folder.join("snapshots").join(commit.trim());
     let files = std::iter::once(&info.model_file).chain(&info.additional_files).map(String::as_str).chain(MORE_FILES);
     files.map(|file| Some(snapshot.join(file)).filter(|file| file.is_file())).collect()
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, EmbedError> {
-    fs::read(path).map_err(|error| EmbedError::Load { name: path.display().to_string(), reason: error.to_string() })
-}
-
-/// Reads a JSON object; one that is not there is empty.
-fn optional_json(folder: &Path, file: &str) -> Result<Value, EmbedError> {
-    let path = folder.join(file);
-    if !path.exists() {
-        return Ok(json!({}));
-    }
-    let load = |reason: String| EmbedError::Load { name: path.display().to_string(), reason };
-    match serde_json::from_slice(&read(&path)?) {
-        Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err(load("the file holds no JSON object".to_owned())),
-        Err(error) => Err(load(error.to_string())),
-    }
-}
-
-fn some_or(value: &Value, default: Value) -> Value {
-    if value.is_null() { default } else { value.clone() }
-}
-
-/// The message of an error and of everything that caused it.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
 }

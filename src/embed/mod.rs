@@ -19,6 +19,8 @@ mod fetch;
 pub(crate) mod models;
 
 use std::ops::Range;
+#[cfg(any(feature = "tuned", feature = "fastembed"))]
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::EmbedError;
 
@@ -29,7 +31,7 @@ pub use static_model::StaticEmbedder;
 pub use tuned::TunedEmbedder;
 
 #[cfg(feature = "fastembed")]
-pub use self::fastembed::{FastEmbedder, FastEmbedderOptions};
+pub use self::fastembed::FastEmbedder;
 #[cfg(feature = "endpoint")]
 pub use endpoint::{EndpointEmbedder, EndpointOptions};
 
@@ -77,4 +79,14 @@ pub struct WordVectors {
     pub words: Vec<Range<usize>>,
     /// Shape: words × dimensions, one word after the other. The lengths differ: a word's weight is part of its vector.
     pub vectors: Vec<f32>,
+}
+
+/// Makes a panic in a library that runs a model an error. It leaves nothing half-made behind: a model does not change when
+/// it runs.
+#[cfg(any(feature = "tuned", feature = "fastembed"))]
+pub(crate) fn caught<T>(library: &str, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+        Err(format!("{library} panicked: {}", text.unwrap_or("it does not say why")))
+    })
 }

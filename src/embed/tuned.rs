@@ -13,7 +13,6 @@
 
 use std::borrow::Cow;
 use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -26,7 +25,7 @@ use sha2::{Digest, Sha256};
 
 use super::onnx_file;
 use super::word_pieces::WordPieces;
-use super::{Embedder, Role};
+use super::{Embedder, Role, caught};
 use crate::error::EmbedError;
 
 /// The model's file, where the program has it inside.
@@ -102,7 +101,7 @@ impl TunedEmbedder {
             return Err(DAMAGED.to_owned());
         }
         let digest: String = Sha256::digest(&bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        let model = guarded(|| load(bytes)).map_err(|error| other(&error))?;
+        let model = caught("rten", || load(bytes)).map_err(|error| other(&error))?;
         Self::new(model, format!("tuned:{digest}:{MAX_TOKENS}"))
     }
 
@@ -138,7 +137,7 @@ impl TunedEmbedder {
     fn run(&self, tokens: &[i32]) -> Result<Vec<f32>, String> {
         let tokens: Vec<i32> = [&[self.first], tokens, &[self.last]].concat();
         let input: Value = NdTensor::from_data([1, tokens.len()], tokens).into();
-        let output = guarded(|| self.model.run_one(input.into(), None).map_err(|error| error.to_string()))?;
+        let output = caught("rten", || self.model.run_one(input.into(), None).map_err(|error| error.to_string()))?;
         let vector: NdTensor<f32, 2> =
             output.try_into().map_err(|_| "its output is not a row of numbers".to_owned())?;
         if vector.size(0) != 1 || self.dimensions != 0 && vector.size(1) != self.dimensions {
@@ -192,14 +191,6 @@ fn load(bytes: Cow<'static, [u8]>) -> Result<Model, String> {
         Cow::Owned(bytes) => options.load(bytes),
     };
     model.map_err(|error| error.to_string())
-}
-
-/// Makes a panic in rten an error. It leaves nothing half-made behind: a model does not change when it runs.
-fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
-        Err(format!("rten panicked: {}", text.unwrap_or("it does not say why")))
-    })
 }
 
 fn other(what: &str) -> String {

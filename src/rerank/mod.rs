@@ -6,6 +6,8 @@
 //! So no reranker can bring back a tool, lose one, or touch what lies behind its window.
 
 mod breaker;
+#[cfg(feature = "fastembed")]
+mod cross_encoder;
 #[cfg(feature = "llm")]
 mod llm;
 
@@ -16,6 +18,8 @@ use std::time::Instant;
 use serde::Serialize;
 
 pub use self::breaker::CircuitBreaker;
+#[cfg(feature = "fastembed")]
+pub use self::cross_encoder::CrossEncoder;
 #[cfg(feature = "llm")]
 pub use self::llm::LlmReranker;
 use crate::catalog::Tool;

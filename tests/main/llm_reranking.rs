@@ -426,7 +426,7 @@ mod program {
     fn what_cannot_rerank_is_refused_before_anything_is_done() {
         let pick = ["pick", "x", "--catalog", WORKPLACE, "--rerank"];
         for (arguments, part) in [
-            (&["local"][..], "no local reranker yet"),
+            (&["local"][..], "needs --rerank-model NAME|DIR"),
             (&["llm"], "need --llm-url URL and --llm-model NAME"),
             (&["auto", "--llm-url", "http://localhost:1"], "need --llm-url URL and --llm-model NAME"),
             (&["llm", "--llm-url", "localhost", "--llm-model", "m"], "write it like"),

@@ -51,6 +51,9 @@ mod endpoint;
 // The real MiniLM for the ONNX path.
 #[cfg(feature = "fastembed")]
 mod minilm;
+// Cross-encoders on the ONNX path.
+#[cfg(feature = "fastembed")]
+mod cross_encoder;
 // Calls of models: from text to a call that may be run, or an error that says what would have been right.
 mod calling;
 // The examples of the documents that the product comes from.

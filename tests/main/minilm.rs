@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use std::{env, fs};
 
-use picktools::{EmbedError, Embedder, Engine, FastEmbedder, FastEmbedderOptions, Mode, PickOptions, Role, Selection};
+use picktools::{EmbedError, Embedder, Engine, FastEmbedder, Mode, OnnxOptions, PickOptions, Role, Selection};
 
 use crate::support::{ids, in_mode, pick, root, workplace};
 
@@ -19,7 +19,7 @@ static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
 });
 
 /// The folder that `scripts/fetch-models.sh` fills.
-fn models() -> PathBuf {
+pub(crate) fn models() -> PathBuf {
     let folder = env::var_os("PICKTOOLS_TEST_MODELS").map_or_else(|| root("target/models"), PathBuf::from);
     for file in ["minilm/model.onnx", "minilm/tokenizer.json", "libonnxruntime.so"] {
         let path = folder.join(file);
@@ -28,8 +28,8 @@ fn models() -> PathBuf {
     folder
 }
 
-fn options() -> FastEmbedderOptions {
-    FastEmbedderOptions { runtime: Some(models().join("libonnxruntime.so")), ..FastEmbedderOptions::default() }
+pub(crate) fn options() -> OnnxOptions {
+    OnnxOptions { runtime: Some(models().join("libonnxruntime.so")), ..OnnxOptions::default() }
 }
 
 fn embed(role: Role, texts: &[&str]) -> Vec<Vec<f32>> {
