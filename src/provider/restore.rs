@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::Provider;
 use super::naming::NameRule;
 use super::view;
-use crate::schema::pointer_part;
+use crate::schema::{self, pointer_part};
 
 /// How deep arguments are walked.
 const MAX_DEPTH: usize = 128;
@@ -151,7 +151,7 @@ impl<'s> Walk<'s> {
         }
         let list = if holds { &mut said.all } else { &mut said.some };
         list.push(node);
-        if let Some(target) = node.get("$ref").and_then(Value::as_str).and_then(|to| view::resolve(self.root, to)) {
+        if let Some(target) = node.get("$ref").and_then(Value::as_str).and_then(|to| schema::resolve(self.root, to)) {
             self.collect(target, holds, depth + 1, said);
         }
         for (keyword, holds) in [("allOf", holds), ("anyOf", false), ("oneOf", false)] {
@@ -297,7 +297,7 @@ impl<'s> Walk<'s> {
         if node.get("enum").and_then(Value::as_array).is_some_and(|values| !values.iter().any(is_kind)) {
             return false;
         }
-        let target = node.get("$ref").and_then(Value::as_str).and_then(|to| view::resolve(self.root, to));
+        let target = node.get("$ref").and_then(Value::as_str).and_then(|to| schema::resolve(self.root, to));
         if target.is_some_and(|target| !self.takes(target, kind, depth + 1)) {
             return false;
         }

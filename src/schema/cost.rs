@@ -191,7 +191,7 @@ impl<'a> Graph<'a> {
     fn target(&self, reference: &str, resource: &'a Value) -> Option<&'a Value> {
         let fragment = reference.strip_prefix('#')?;
         if fragment.is_empty() || fragment.starts_with('/') {
-            return resource.pointer(&super::example::decoded(fragment));
+            return resource.pointer(&super::reference::decoded(fragment));
         }
         self.anchors.get(fragment).copied()
     }

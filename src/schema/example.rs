@@ -6,6 +6,7 @@
 use regex_syntax::hir::{Class, Hir, HirKind};
 use serde_json::{Map, Value, json};
 
+use super::reference::resolve;
 use super::validate::Compiled;
 
 /// The most values in an example.
@@ -105,7 +106,7 @@ impl Walk<'_> {
                 continue;
             };
             if let Some(Value::String(reference)) = part.get("$ref") {
-                parts.push((self.root.pointer(&decoded(reference.strip_prefix('#')?))?, depth + 1));
+                parts.push((resolve(self.root, reference)?, depth + 1));
             }
             if let Some(Value::Array(all)) = part.get("allOf") {
                 parts.extend(all.iter().map(|part| (part, depth + 1)));
@@ -227,23 +228,6 @@ fn merge(merged: &mut Map<String, Value>, key: &str, value: &Value) {
             merged.insert(key.to_owned(), value.clone());
         }
     }
-}
-
-/// A JSON pointer out of a URI fragment.
-pub(super) fn decoded(fragment: &str) -> String {
-    let mut bytes = Vec::with_capacity(fragment.len());
-    let mut rest = fragment.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let hex = (*first == b'%').then(|| fragment_byte(tail)).flatten();
-        bytes.push(hex.unwrap_or(*first));
-        rest = if hex.is_some() { &tail[2..] } else { tail };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn fragment_byte(digits: &[u8]) -> Option<u8> {
-    let text = std::str::from_utf8(digits.get(..2)?).ok()?;
-    u8::from_str_radix(text, 16).ok()
 }
 
 /// Another value of the same kind.

@@ -8,6 +8,7 @@
 mod cost;
 mod example;
 mod limits;
+mod reference;
 mod validate;
 
 use std::borrow::Cow;
@@ -19,6 +20,7 @@ use serde_json::Value;
 use cost::Cost;
 pub(crate) use example::example;
 pub use limits::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
+pub(crate) use reference::{decoded, resolve};
 pub(crate) use validate::Compiled;
 
 /// The most memory that one compiled regular expression of a schema may take, in bytes.

@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use super::Provider;
 use super::naming::{self, NameRule};
 use super::translate::ChangeCode;
-use crate::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES, pointer_part};
+use crate::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES, pointer_part, resolve};
 
 /// The most changes that are listed for one tool.
 const MAX_LISTED_CHANGES: usize = 200;
@@ -203,7 +203,7 @@ impl<'s> View<'s> {
                 None => {
                     cut = true;
                     // Of what kind the value is can be told without going on.
-                    if let Some(kind) = self.resolve(&reference).and_then(|target| target.get("type")) {
+                    if let Some(kind) = resolve(self.root, &reference).and_then(|target| target.get("type")) {
                         merged.entry("type").or_insert_with(|| kind.clone());
                     }
                 }
@@ -230,7 +230,7 @@ impl<'s> View<'s> {
     fn follow(&mut self, reference: &str) -> Option<&'s Value> {
         let too_far = self.budget == 0 || self.following.len() >= MAX_SCHEMA_DEPTH;
         let circle = self.following.iter().any(|followed| followed == reference) || reference == "#";
-        let target = self.resolve(reference).filter(|_| !too_far && !circle);
+        let target = resolve(self.root, reference).filter(|_| !too_far && !circle);
         if target.is_none() {
             let why = if circle { "it leads back to itself" } else { "it leads nowhere, or too far" };
             self.change(ChangeCode::ReferenceCut, format!("the reference is not followed: {why}"));
@@ -239,10 +239,6 @@ impl<'s> View<'s> {
         self.budget -= 1;
         self.following.push(reference.to_owned());
         target
-    }
-
-    fn resolve(&self, reference: &str) -> Option<&'s Value> {
-        resolve(self.root, reference)
     }
 
     /// What property keys of an object are shown as; records those that change.
@@ -319,42 +315,6 @@ impl<'s> View<'s> {
         node.insert("type".to_owned(), json!("object"));
         node
     }
-}
-
-/// Follows a reference into a schema: the whole, or a JSON pointer in it.
-pub(super) fn resolve<'s>(root: &'s Value, reference: &str) -> Option<&'s Value> {
-    let pointer = reference.strip_prefix('#')?;
-    let pointer = percent_decoded(pointer)?;
-    if pointer.is_empty() || pointer.starts_with('/') {
-        return root.pointer(&pointer);
-    }
-    // A plain name: of a definition that carries it as its anchor.
-    let named = |definition: &&Value| {
-        let anchor = definition.get("$anchor").and_then(Value::as_str) == Some(&pointer);
-        anchor || ["$id", "id"].iter().any(|id| definition.get(*id).and_then(Value::as_str) == Some(reference))
-    };
-    let definitions = ["$defs", "definitions"].into_iter().filter_map(|holder| root.get(holder)?.as_object());
-    definitions.flat_map(Map::values).find(named)
-}
-
-fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {
-    if !text.contains('%') {
-        return Some(Cow::Borrowed(text));
-    }
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        if bytes[at] == b'%' {
-            let digits = std::str::from_utf8(bytes.get(at + 1..at + 3)?).ok()?;
-            decoded.push(u8::from_str_radix(digits, 16).ok()?);
-            at += 3;
-        } else {
-            decoded.push(bytes[at]);
-            at += 1;
-        }
-    }
-    String::from_utf8(decoded).ok().map(Cow::Owned)
 }
 
 /// Keywords that say nothing of a value; dropping them is no change.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::{ChangeCode, View, is_open_root, kinds, listed, properties, required};
 use crate::provider::Provider;
-use crate::schema::pointer_part;
+use crate::schema::{self, pointer_part};
 
 /// OpenAI: "up to 5000 object properties total, with up to 10 levels of nesting".
 const MAX_PROPERTIES: usize = 5_000;
@@ -133,7 +133,7 @@ impl Strictly<'_, '_> {
         while let Some(target) = wanted.pop() {
             let path = target.strip_prefix("#/").and_then(|path| path.split_once('/'));
             let Some((holder, name)) = path else { continue };
-            let key = super::percent_decoded(name).unwrap_or_default().replace("~1", "/").replace("~0", "~");
+            let key = schema::decoded(name).replace("~1", "/").replace("~0", "~");
             let Some(schema) = definitions.get(holder).and_then(|named| named.get(&key)) else { continue };
             let kept = found.entry(holder).or_insert_with(|| Value::Object(Map::new()));
             if kept.get(&key).is_some() {
@@ -197,7 +197,7 @@ impl Strictly<'_, '_> {
         let definition = reference.strip_prefix("#/$defs/").or_else(|| reference.strip_prefix("#/definitions/"))?;
         let plain =
             node.keys().all(|key| super::NOTES.contains(&key.as_str()) || key == "$ref" || key == "description");
-        if definition.contains('/') || !plain || self.view.resolve(reference).is_none() {
+        if definition.contains('/') || !plain || schema::resolve(self.view.root, reference).is_none() {
             return None;
         }
         if node.contains_key("description") {
