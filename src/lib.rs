@@ -36,6 +36,7 @@ mod repair;
 mod schema;
 mod catalog;
 mod names;
+mod sequences;
 mod check;
 mod eligibility;
 mod embed;
@@ -82,7 +83,7 @@ pub use embed::{FastEmbedder, FastEmbedderOptions};
 pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
 pub use error::{
     AdvertisingError, ArgumentFault, CallError, CatalogError, CatalogFault, EmbedError, IndexError, PickError,
-    RerankError, ResponseError, ScorerError, SkillError, SkillFault, TranslateError, UnknownProvider,
+    RerankError, ResponseError, ScorerError, SequencesError, SkillError, SkillFault, TranslateError, UnknownProvider,
 };
 pub use fuse::{DEFAULT_RRF_K, Fusion, Mode};
 pub use index::{IndexStats, TermKind};
@@ -90,7 +91,7 @@ pub use names::{
     Advertised, Advertising, AllowedTool, NameTable, Resolution, Resolved, ResolvedVia, Skill, SkillFolder,
     SkillReport, SkillTool, ToolMeaning, skills_section, tools_section,
 };
-pub use options::{Choice, PickOptions, TokenBudget, UNTRUSTED_MAX_PER_SOURCE};
+pub use options::{Choice, MAX_IN_USE, PickOptions, TokenBudget, UNTRUSTED_MAX_PER_SOURCE};
 #[cfg(feature = "tokens")]
 pub use provider::Tokenizer;
 pub use provider::{
@@ -108,9 +109,10 @@ pub use schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 pub use scorer::{Score, ScoreFuture, Scorer, per_tool};
 pub use selection::{
     Considered, Definition, Degraded, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool,
-    KeywordEvidence, Pick, Provenance, RerankEvidence, RerankReport, SELECTION_VERSION, Selection, SemanticEvidence,
-    SkillPick, Stage, StageReport, StageStatus, TermEvidence, Timings, TokenReport, WordEvidence,
+    KeywordEvidence, Pick, PriorEvidence, Provenance, RerankEvidence, RerankReport, SELECTION_VERSION, Selection,
+    SemanticEvidence, SkillPick, Stage, StageReport, StageStatus, TermEvidence, Timings, TokenReport, WordEvidence,
 };
+pub use sequences::{SequenceStats, Sequences};
 
 /// Compiles and runs the examples of the README.
 #[cfg(doctest)]

@@ -1,13 +1,17 @@
 //! What is asked.
 //!
-//! A [`Query`] is the text that the retrievers see. It is made from a string or from any JSON value, which is
-//! stringified. Text beyond [`MAX_QUERY_BYTES`] is not read, and [`Query::truncated`] says so: a request of a
+//! A [`Query`] is the text that the retrievers see. It is made from a string, from a transcript, whose last user message
+//! is the request, or from any other JSON value, which is stringified. Text beyond [`MAX_QUERY_BYTES`] is not read, and [`Query::truncated`] says so: a request of a
 //! megabyte carries no more intent than its first pages, and must not cost more than they do.
+
+mod transcript;
 
 use std::ops::Range;
 
 use serde_json::Value;
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
+
+use self::transcript::Transcript;
 
 /// The most text of a request that is read, in bytes of UTF-8.
 pub const MAX_QUERY_BYTES: usize = 64 * 1024;
@@ -15,14 +19,21 @@ pub const MAX_QUERY_BYTES: usize = 64 * 1024;
 /// The most parts that [`Query::sentences`] gives.
 pub(crate) const MAX_SENTENCES: usize = 16;
 
+/// The most earlier messages that are read, the latest ones.
+const MAX_CONTEXT_MESSAGES: usize = 4;
+/// The most text of earlier messages that is read, in bytes of UTF-8, the latest first.
+const MAX_CONTEXT_BYTES: usize = 8 * 1024;
+
 /// Words that join clauses. Commas part the items of lists as often as clauses, and do not count.
 const JOINS: [&str; 7] = ["and", "then", "also", "but", "plus", "while", "or"];
 
-/// A request, normalised to text.
+/// A request, normalised to text, and what was said and called before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     text: String,
     truncated: bool,
+    context: String,
+    called: Vec<String>,
 }
 
 impl Query {
@@ -33,7 +44,36 @@ impl Query {
         if truncated {
             text.truncate(text.floor_char_boundary(MAX_QUERY_BYTES));
         }
-        Self { text, truncated }
+        Self { text, truncated, context: String::new(), called: Vec::new() }
+    }
+
+    /// Reads a transcript: an array of messages, or an object with `messages` (OpenAI Chat, Anthropic, Ollama), `input`
+    /// (OpenAI Responses) or `contents` (Gemini).
+    ///
+    /// The last message of the user is the request, those before it are its context, and the names that the assistant
+    /// called are kept. Nothing else is read: who writes a tool's result or the assistant's text has no say in what is
+    /// picked. Of a long transcript the end is read. `None` where the value is no transcript.
+    pub fn from_transcript(value: &Value) -> Option<Self> {
+        let Transcript { mut said, called } = Transcript::read(value)?;
+        let request = said.pop().unwrap_or_default();
+        Some(Self { called, ..Self::new(request).with_context(&said) })
+    }
+
+    /// Adds what the user said before, oldest first: it counts the more, the less the request tells by itself. The last
+    /// 4 messages are read, and at most 8 KiB of them.
+    #[must_use]
+    pub fn with_context<T: AsRef<str>>(mut self, earlier: &[T]) -> Self {
+        let mut kept = Vec::new();
+        let mut left = MAX_CONTEXT_BYTES;
+        for message in earlier.iter().rev().take(MAX_CONTEXT_MESSAGES) {
+            let message = message.as_ref();
+            let message = &message[..message.floor_char_boundary(left)];
+            left -= message.len();
+            kept.push(message);
+        }
+        kept.reverse();
+        self.context = kept.join("\n");
+        self
     }
 
     /// Returns the text that is searched for.
@@ -41,7 +81,18 @@ impl Query {
         &self.text
     }
 
-    /// Tells whether text beyond [`MAX_QUERY_BYTES`] was left out.
+    /// Returns what the user said before, oldest first, one message after the other on lines of their own; empty where
+    /// the request stands alone.
+    pub fn context(&self) -> &str {
+        &self.context
+    }
+
+    /// Returns the names of the tools that the assistant has called, each once, the latest last.
+    pub fn called(&self) -> &[String] {
+        &self.called
+    }
+
+    /// Tells whether text of the request beyond [`MAX_QUERY_BYTES`] was left out.
     pub fn truncated(&self) -> bool {
         self.truncated
     }
@@ -49,14 +100,19 @@ impl Query {
     /// Returns the sentences and lines that hold words, in order; where there are more than [`MAX_SENTENCES`],
     /// neighbours are taken together.
     pub(crate) fn sentences(&self) -> Vec<&str> {
-        self.together(&self.sentence_ranges())
+        together(&self.text, &sentence_ranges(&self.text))
+    }
+
+    /// Returns the sentences of the context, as [`Query::sentences`] does those of the request.
+    pub(crate) fn context_sentences(&self) -> Vec<&str> {
+        together(&self.context, &sentence_ranges(&self.context))
     }
 
     /// Returns the parts that may each need a tool of their own: the sentences, cut at English words like `and` and `then`;
     /// at most [`MAX_SENTENCES`], as there.
     pub(crate) fn clauses(&self) -> Vec<&str> {
         let mut ranges = Vec::new();
-        for sentence in self.sentence_ranges() {
+        for sentence in sentence_ranges(&self.text) {
             let (mut start, mut at) = (sentence.start, sentence.start);
             for word in self.text[sentence.clone()].split_inclusive(char::is_whitespace) {
                 if JOINS.iter().any(|join| join.eq_ignore_ascii_case(word.trim_end())) {
@@ -68,31 +124,7 @@ impl Query {
             ranges.push(start..sentence.end);
         }
         ranges.retain(|range| self.text[range.clone()].contains(char::is_alphanumeric));
-        self.together(&ranges).into_iter().map(str::trim).collect()
-    }
-
-    fn sentence_ranges(&self) -> Vec<Range<usize>> {
-        let text = self.text.as_str();
-        let mut ranges = Vec::new();
-        let mut start = 0;
-        let mut letters = text.char_indices().peekable();
-        while let Some((at, letter)) = letters.next() {
-            let next = letters.peek().map(|&(_, next)| next);
-            if ends_sentence(letter, next) || next.is_none() {
-                let end = at + letter.len_utf8();
-                if text[start..end].contains(char::is_alphanumeric) {
-                    ranges.push(start..end);
-                }
-                start = end;
-            }
-        }
-        ranges
-    }
-
-    /// Takes neighbours together, so that there are at most [`MAX_SENTENCES`] texts.
-    fn together(&self, ranges: &[Range<usize>]) -> Vec<&str> {
-        let together = ranges.len().div_ceil(MAX_SENTENCES).max(1);
-        ranges.chunks(together).map(|group| &self.text[group[0].start..group[group.len() - 1].end]).collect()
+        together(&self.text, &ranges).into_iter().map(str::trim).collect()
     }
 
     /// Tells whether there is nothing to search for: only white space, punctuation and characters that nobody sees.
@@ -100,6 +132,29 @@ impl Query {
         use GeneralCategoryGroup::{Other, Punctuation, Separator};
         self.text.chars().all(|c| matches!(c.general_category_group(), Separator | Punctuation | Other))
     }
+}
+
+fn sentence_ranges(text: &str) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
+    let mut start = 0;
+    let mut letters = text.char_indices().peekable();
+    while let Some((at, letter)) = letters.next() {
+        let next = letters.peek().map(|&(_, next)| next);
+        if ends_sentence(letter, next) || next.is_none() {
+            let end = at + letter.len_utf8();
+            if text[start..end].contains(char::is_alphanumeric) {
+                ranges.push(start..end);
+            }
+            start = end;
+        }
+    }
+    ranges
+}
+
+/// Takes neighbours together, so that there are at most [`MAX_SENTENCES`] texts.
+fn together<'t>(text: &'t str, ranges: &[Range<usize>]) -> Vec<&'t str> {
+    let together = ranges.len().div_ceil(MAX_SENTENCES).max(1);
+    ranges.chunks(together).map(|group| &text[group[0].start..group[group.len() - 1].end]).collect()
 }
 
 /// Tells whether a sentence or line ends at `letter`; a full stop inside a word, as in `3.5` or `main.rs`, ends none.
@@ -124,11 +179,12 @@ impl From<String> for Query {
 }
 
 impl From<&Value> for Query {
-    /// Takes a JSON string as it is and any other value as its compact JSON text.
+    /// Takes a JSON string as it is, a transcript as [`Query::from_transcript`] does, and any other value as its compact
+    /// JSON text.
     fn from(value: &Value) -> Self {
         match value {
             Value::String(text) => Self::new(text.as_str()),
-            other => Self::new(other.to_string()),
+            other => Self::from_transcript(other).unwrap_or_else(|| Self::new(other.to_string())),
         }
     }
 }
@@ -182,6 +238,25 @@ mod tests {
         let sentences = query.sentences();
         assert!(sentences.len() <= MAX_SENTENCES && sentences.len() > MAX_SENTENCES / 2, "{}", sentences.len());
         assert_eq!(sentences.concat(), text.trim_end());
+    }
+
+    #[test]
+    fn the_last_message_of_the_user_is_the_request_and_those_before_are_its_context() {
+        let say = |text: &str| json!({"role": "user", "content": text});
+        let query = Query::from(&json!([say("a"), say("b"), {"role": "assistant", "content": "c"}, say("d")]));
+        assert_eq!((query.text(), query.context()), ("d", "a\nb"));
+        assert_eq!(Query::from(&json!([{"role": "system", "content": "x"}])).text(), "");
+    }
+
+    #[test]
+    fn the_context_is_the_end_of_what_was_said_and_is_bounded() {
+        let query = Query::new("x").with_context(&["1", "2", "3", "4", "5"]);
+        assert_eq!(query.context(), "2\n3\n4\n5");
+        let long = "é".repeat(MAX_CONTEXT_BYTES);
+        let query = Query::new("x").with_context(&["too much", &long, "kept"]);
+        assert!(query.context().len() <= MAX_CONTEXT_BYTES + 2 && query.context().ends_with("é\nkept"));
+        let enormous = json!([{"role": "user", "content": "é".repeat(MAX_QUERY_BYTES)}]);
+        assert!(Query::from(&enormous).truncated());
     }
 
     #[test]

@@ -157,6 +157,11 @@ impl NameTable {
         }
     }
 
+    /// Returns the tools that a name may mean, in registration order.
+    pub(crate) fn meant(&self, name: &str) -> impl Iterator<Item = ToolId> {
+        self.owners(name).iter().map(|owner| owner.tool)
+    }
+
     /// Returns what a name may mean.
     fn owners(&self, name: &str) -> &[Resolved] {
         let found = self.tools.get(name).or_else(|| self.normalised.get(&normalise(name)));
