@@ -328,7 +328,7 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
     if let Some(PriorEvidence { with, together, expected, log_ratio, gain, .. }) = &provenance.prior {
         writeln!(
             text,
-            "      prior     {gain:+.4}: {together} tasks with {with}, {expected:.2} expected, log ratio {log_ratio:.3}"
+            "      prior     {gain:+.4}: {together} × with {with}, {expected:.2} × by chance, log ratio {log_ratio:.3}"
         )?;
     }
     if let Some(fusion) = &provenance.fusion {
