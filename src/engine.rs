@@ -469,8 +469,6 @@ struct Trace {
     deadline: Deadline,
     /// The request as each model sees it, which is asked once.
     embedded: Vec<(Retriever, Embedded)>,
-    /// How much the context of the request counts, once that is known.
-    context_share: Option<f32>,
     last: Instant,
     stages: Vec<StageReport>,
     degraded: Vec<Degraded>,
@@ -485,13 +483,12 @@ impl Trace {
     /// A trace of the same request within this one, which does not ask again what is known.
     fn inner(&mut self) -> Self {
         let embedded = std::mem::take(&mut self.embedded);
-        Self { embedded, context_share: self.context_share, ..Self::from(self.deadline) }
+        Self { embedded, ..Self::from(self.deadline) }
     }
 
     fn from(deadline: Deadline) -> Self {
-        let (embedded, context_share, last) = (Vec::new(), None, Instant::now());
-        let (stages, degraded, timings) = (Vec::new(), Vec::new(), Vec::new());
-        Self { deadline, embedded, context_share, last, stages, degraded, timings }
+        let (embedded, stages, degraded, timings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { deadline, embedded, last: Instant::now(), stages, degraded, timings }
     }
 
     /// Embeds the request unless that was done or tried before.
@@ -570,7 +567,7 @@ impl Scorer for BuiltInScorer {
             if models(index, self.mode).is_empty() && self.mode.uses_semantic() {
                 return Err(failed("the engine has no embedding model".to_owned()));
             }
-            let signals = plain_signals(index, query, self.mode, &eligibility);
+            let signals = plain_signals(index, query, self.mode);
             let signals = signals.map_err(|error| failed(error.to_string()))?;
             let fused = Fused::new(signals, Fusion::Weighted, &eligibility);
             Ok(ids.into_iter().map(|tool| Score::new(fused.score_of(tool))).collect())

@@ -354,13 +354,12 @@ impl<'a> Explainer<'a> {
         }
         // Of equal sentences any will do: what counts is the sum.
         let best = (0..MAX_SENTENCES).max_by(|&a, &b| by_sentence[a].total_cmp(&by_sentence[b]));
-        let share = part.signal.context.as_ref().map_or(1.0, |context| 1.0 - context.share);
         let evidence = matches.into_iter().map(|(query, contribution, fields)| {
             let within = query.sentences().any(|sentence| Some(sentence) == best);
             TermEvidence {
                 word: query.word.clone(),
                 kind: query.kind,
-                contribution: share * if within { contribution } else { contribution / 2.0 },
+                contribution: if within { contribution } else { contribution / 2.0 },
                 fields,
             }
         });

@@ -21,6 +21,8 @@ pub(crate) const MAX_SENTENCES: usize = 16;
 
 /// The most earlier messages that are read, the latest ones.
 const MAX_CONTEXT_MESSAGES: usize = 4;
+/// Earlier messages say enough when they have as many bytes: "and in Turin?" has not.
+const CONTEXT_ENOUGH: usize = 20;
 /// The most text of earlier messages that is read, in bytes of UTF-8, the latest first.
 const MAX_CONTEXT_BYTES: usize = 8 * 1024;
 
@@ -32,7 +34,10 @@ const JOINS: [&str; 7] = ["and", "then", "also", "but", "plus", "while", "or"];
 pub struct Query {
     text: String,
     truncated: bool,
-    context: String,
+    /// What was said before, and the request; empty where the request stands alone.
+    conversation: String,
+    /// How many bytes of that were said before.
+    context: usize,
     called: Vec<String>,
 }
 
@@ -44,7 +49,7 @@ impl Query {
         if truncated {
             text.truncate(text.floor_char_boundary(MAX_QUERY_BYTES));
         }
-        Self { text, truncated, context: String::new(), called: Vec::new() }
+        Self { text, truncated, conversation: String::new(), context: 0, called: Vec::new() }
     }
 
     /// Reads a transcript: an array of messages, or an object with `messages` (OpenAI Chat, Anthropic, Ollama), `input`
@@ -59,20 +64,25 @@ impl Query {
         Some(Self { called, ..Self::new(request).with_context(&said) })
     }
 
-    /// Adds what the user said before, oldest first: it counts the more, the less the request tells by itself. The last
-    /// 4 messages are read, and at most 8 KiB of them.
+    /// Adds what the user said before, oldest first, so that a request that goes on with it is understood. What counts is
+    /// the last message, and where it is as short as "and in Turin?", those before it: at most 4 messages and 8 KiB.
     #[must_use]
     pub fn with_context<T: AsRef<str>>(mut self, earlier: &[T]) -> Self {
         let mut kept = Vec::new();
-        let mut left = MAX_CONTEXT_BYTES;
+        let mut bytes = 0;
         for message in earlier.iter().rev().take(MAX_CONTEXT_MESSAGES) {
             let message = message.as_ref();
-            let message = &message[..message.floor_char_boundary(left)];
-            left -= message.len();
+            let message = &message[..message.floor_char_boundary(MAX_CONTEXT_BYTES - bytes)];
+            bytes += message.len();
             kept.push(message);
+            if bytes >= CONTEXT_ENOUGH {
+                break;
+            }
         }
         kept.reverse();
-        self.context = kept.join("\n");
+        let context = kept.join("\n");
+        self.context = context.len();
+        self.conversation = if context.is_empty() { context } else { format!("{context}\n{}", self.text) };
         self
     }
 
@@ -81,10 +91,15 @@ impl Query {
         &self.text
     }
 
-    /// Returns what the user said before, oldest first, one message after the other on lines of their own; empty where
-    /// the request stands alone.
+    /// Returns what the user said before, as far as it counts, one message after the other on lines of their own; empty
+    /// where the request stands alone.
     pub fn context(&self) -> &str {
-        &self.context
+        &self.conversation[..self.context]
+    }
+
+    /// Returns what was said before together with the request; empty where that stands alone.
+    pub(crate) fn conversation(&self) -> &str {
+        &self.conversation
     }
 
     /// Returns the names of the tools that the assistant has called, each once, the latest last.
@@ -103,9 +118,9 @@ impl Query {
         together(&self.text, &sentence_ranges(&self.text))
     }
 
-    /// Returns the sentences of the context, as [`Query::sentences`] does those of the request.
-    pub(crate) fn context_sentences(&self) -> Vec<&str> {
-        together(&self.context, &sentence_ranges(&self.context))
+    /// Returns the sentences of the conversation, as [`Query::sentences`] does those of the request.
+    pub(crate) fn conversation_sentences(&self) -> Vec<&str> {
+        together(&self.conversation, &sentence_ranges(&self.conversation))
     }
 
     /// Returns the parts that may each need a tool of their own: the sentences, cut at English words like `and` and `then`;
@@ -241,20 +256,25 @@ mod tests {
     }
 
     #[test]
-    fn the_last_message_of_the_user_is_the_request_and_those_before_are_its_context() {
+    fn the_last_message_of_the_user_is_the_request_and_the_one_before_is_its_context() {
         let say = |text: &str| json!({"role": "user", "content": text});
-        let query = Query::from(&json!([say("a"), say("b"), {"role": "assistant", "content": "c"}, say("d")]));
-        assert_eq!((query.text(), query.context()), ("d", "a\nb"));
+        let weather = "What is the weather in Nice?";
+        let talk =
+            json!([say("x"), say(weather), say("and in Turin?"), {"role": "assistant", "content": "c"}, say("d")]);
+        let query = Query::from(&talk);
+        assert_eq!((query.text(), query.context()), ("d", "What is the weather in Nice?\nand in Turin?"));
+        assert_eq!(query.conversation(), "What is the weather in Nice?\nand in Turin?\nd");
+        assert_eq!(Query::from(&json!([say("x"), say(weather), say("d")])).context(), weather);
         assert_eq!(Query::from(&json!([{"role": "system", "content": "x"}])).text(), "");
+        assert_eq!(Query::from(&json!([say("d")])), Query::new("d"));
     }
 
     #[test]
-    fn the_context_is_the_end_of_what_was_said_and_is_bounded() {
-        let query = Query::new("x").with_context(&["1", "2", "3", "4", "5"]);
-        assert_eq!(query.context(), "2\n3\n4\n5");
+    fn the_context_is_bounded() {
+        assert_eq!(Query::new("x").with_context(&["1", "2", "3", "4", "5"]).context(), "2\n3\n4\n5");
         let long = "é".repeat(MAX_CONTEXT_BYTES);
         let query = Query::new("x").with_context(&["too much", &long, "kept"]);
-        assert!(query.context().len() <= MAX_CONTEXT_BYTES + 2 && query.context().ends_with("é\nkept"));
+        assert!(query.context().len() <= MAX_CONTEXT_BYTES + 1 && query.context().ends_with("é\nkept"));
         let enormous = json!([{"role": "user", "content": "é".repeat(MAX_QUERY_BYTES)}]);
         assert!(Query::from(&enormous).truncated());
     }

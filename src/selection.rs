@@ -205,7 +205,7 @@ pub struct KeywordEvidence {
     pub rank: Option<usize>,
     /// BM25 score: half that of the whole request, half that of the sentence that fits the tool best.
     pub score: f32,
-    /// What of the score comes from what the user said before; absent where the request stands alone.
+    /// By how much what the user said before changes the score; absent where the request stands alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<f32>,
     /// The request's terms that the tool has, in the order of the request.
@@ -234,7 +234,7 @@ pub struct SemanticEvidence {
     pub rank: Option<usize>,
     /// Cosine similarity, -1..1: half that of the whole request, half that of the sentence nearest to the tool.
     pub score: f32,
-    /// What of the score comes from what the user said before; absent where the request stands alone.
+    /// By how much what the user said before changes the score; absent where the request stands alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<f32>,
     /// Identity of the embedding model.

@@ -346,10 +346,10 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
     Ok(())
 }
 
-/// What of a score comes from what was said before.
+/// By how much what was said before changes a score.
 fn context(text: &mut String, score: Option<f32>) -> std::fmt::Result {
     match score {
-        Some(score) => writeln!(text, "        {score:.3} of it from what was said before"),
+        Some(score) => writeln!(text, "        {score:+.3} of it for what was said before"),
         None => Ok(()),
     }
 }

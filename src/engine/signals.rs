@@ -1,22 +1,25 @@
-//! What the retrievers say of a request, and of what was said before it.
+//! What the retrievers say of a request.
+//!
+//! Where something was said before, each retriever is asked twice: for the request, and for the whole conversation. Half
+//! of the words of "do the same for Berlin" tell nothing; but a request that changes the subject must not be drowned in
+//! what was said before.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::Trace;
 use crate::deadline::{Deadline, Missed};
-use crate::eligibility::Eligibility;
 use crate::embed::Embedder;
 use crate::error::{EmbedError, IndexError, PickError};
-use crate::fuse::{Fused, Fusion, Mode, Retriever, Signals};
+use crate::fuse::{Mode, Retriever, Signals};
 use crate::index::{Index, RequestVectors, Vectors};
 use crate::options::Request;
 use crate::query::Query;
 use crate::retrieve::{self, FoundTerm, Signal, query_terms};
 use crate::selection::Stage;
 
-/// How much the context counts at most: the request itself never counts for less.
-const LARGEST_SHARE: f32 = 0.5;
+/// How much the conversation counts against the request alone. `docs/results.md` has what it gives, and what else was tried.
+const CONVERSATION_SHARE: f32 = 0.6;
 
 /// A request's embeddings, or why there are none.
 pub(super) type Embedded = Result<RequestVectors, String>;
@@ -40,17 +43,11 @@ pub(super) fn signals(
         trace.skipped(Stage::Keyword, "the request has no words");
     }
     semantic(models(index, request.mode), request, &mut signals, trace);
-    let share = &mut trace.context_share;
-    Ok((found, signals.mix(|own| *share.get_or_insert_with(|| context_share(own, &request.eligibility)))))
+    Ok((found, signals.mix()))
 }
 
 /// What a mode's retrievers say of a request, where there is no hurry.
-pub(super) fn plain_signals(
-    index: &Index,
-    query: &Query,
-    mode: Mode,
-    eligibility: &Eligibility,
-) -> Result<Signals, PlainError> {
+pub(super) fn plain_signals(index: &Index, query: &Query, mode: Mode) -> Result<Signals, PlainError> {
     let mut signals = BothSignals::default();
     if mode.uses_keyword() {
         signals.add_keyword(index, query)?;
@@ -58,7 +55,7 @@ pub(super) fn plain_signals(
     for vectors in models(index, mode) {
         signals.add_semantic(vectors, &Vectors::embed_query(vectors.embedder().as_ref(), query)?);
     }
-    Ok(signals.mix(|own| context_share(own, eligibility)))
+    Ok(signals.mix())
 }
 
 /// Why there are no signals.
@@ -69,11 +66,11 @@ pub(super) enum PlainError {
     Embed(#[from] EmbedError),
 }
 
-/// What is said of the request itself and of its context.
+/// What is said of the request alone and of the conversation.
 #[derive(Default)]
 struct BothSignals {
     request: Signals,
-    context: Signals,
+    conversation: Signals,
 }
 
 impl BothSignals {
@@ -89,46 +86,38 @@ impl BothSignals {
             Ok(Some(found))
         };
         let found = add(query.sentences(), &mut self.request)?;
-        let before = add(query.context_sentences(), &mut self.context)?;
-        Ok(found.or(before.map(|_| Vec::new())))
+        let of_all = add(query.conversation_sentences(), &mut self.conversation)?;
+        Ok(found.or(of_all.map(|_| Vec::new())))
     }
 
     fn add_semantic(&mut self, vectors: &Vectors, embedded: &RequestVectors) {
         let retriever = Retriever::of(vectors.embedder().as_ref());
         let signal = |rows| (retriever, retrieve::semantic(vectors, rows));
         self.request.extend(embedded.request.as_ref().map(signal));
-        self.context.extend(embedded.context.as_ref().map(signal));
+        self.conversation.extend(embedded.conversation.as_ref().map(signal));
     }
 
     fn is_empty_of_models(&self) -> bool {
-        self.request.iter().chain(&self.context).all(|(retriever, _)| *retriever == Retriever::Keyword)
+        self.request.iter().chain(&self.conversation).all(|(retriever, _)| *retriever == Retriever::Keyword)
     }
 
-    /// Mixes them, where there is a context.
-    fn mix(self, share: impl FnOnce(&Signals) -> f32) -> Signals {
-        let Self { request, context } = self;
-        if context.is_empty() {
-            return request;
+    /// Mixes them, where something was said before.
+    fn mix(mut self) -> Signals {
+        if self.conversation.is_empty() {
+            return self.request;
         }
-        let share = share(&request);
-        let (mut request, mut context) = (request, context);
-        let take = |signals: &mut Signals, wanted: Retriever| -> Option<Signal> {
+        let take = |signals: &mut Signals, wanted: Retriever| {
             let place = signals.iter().position(|(retriever, _)| *retriever == wanted)?;
             Some(signals.swap_remove(place).1)
         };
         let mixed = [Retriever::Keyword, Retriever::Static, Retriever::Model].into_iter().filter_map(|retriever| {
-            let (own, before) = (take(&mut request, retriever), take(&mut context, retriever));
-            Some((retriever, Signal::mixed(own, before, share)?))
+            match (take(&mut self.request, retriever), take(&mut self.conversation, retriever)) {
+                (own, Some(conversation)) => Some((retriever, Signal::mixed(own, conversation, CONVERSATION_SHARE))),
+                (own, None) => Some((retriever, own?)),
+            }
         });
         mixed.collect()
     }
-}
-
-/// How much the context of a request counts: the more, the less likely it is that a tool answers the request as it stands.
-/// `docs/history.md` tells what else was tried.
-fn context_share(request: &Signals, eligibility: &Eligibility) -> f32 {
-    let answerable = Fused::new(request.clone(), Fusion::Weighted, eligibility).answerable();
-    LARGEST_SHARE * (1.0 - answerable).sqrt()
 }
 
 /// The models of a mode: the chosen one, and the others as well where they only help along.
@@ -145,7 +134,7 @@ fn semantic(models: &[Vectors], request: &Request<'_>, signals: &mut BothSignals
         trace.skipped(Stage::Semantic, "the mode is keyword");
         return;
     }
-    if request.query.is_blank() && request.query.context().is_empty() {
+    if request.query.is_blank() && request.query.conversation().is_empty() {
         trace.skipped(Stage::Semantic, "the request is blank");
         return;
     }

@@ -23,8 +23,8 @@ const TEXTS_PER_WRITE: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct RequestVectors {
     pub(crate) request: Option<Array2<f32>>,
-    /// What was said before.
-    pub(crate) context: Option<Array2<f32>>,
+    /// The request together with what was said before, where it does not stand alone.
+    pub(crate) conversation: Option<Array2<f32>>,
 }
 
 /// The embeddings of one catalog, with the model that made them.
@@ -79,7 +79,7 @@ impl Vectors {
         EmbeddingText::new(tool, split_identifier, without_praise)
     }
 
-    /// Embeds a request and its context, at once. A sentence that the model knows nothing of has a vector of zeros.
+    /// Embeds a request, and the conversation that it is a part of, at once. A sentence that the model knows nothing of has a vector of zeros.
     pub(crate) fn embed_query(embedder: &dyn Embedder, query: &Query) -> Result<RequestVectors, EmbedError> {
         let with_sentences = |whole, sentences: Vec<_>| {
             let several = sentences.len() > 1;
@@ -87,15 +87,15 @@ impl Vectors {
         };
         let mut texts: Vec<&str> = with_sentences(query.text(), query.sentences()).collect();
         let own = texts.len();
-        if !query.context().is_empty() {
-            texts.extend(with_sentences(query.context(), query.context_sentences()));
+        if !query.conversation().is_empty() {
+            texts.extend(with_sentences(query.conversation(), query.conversation_sentences()));
         }
         let matrix = Self::embed_queries(embedder, &texts)?;
         let known = |rows: ArrayView2<'_, f32>| {
             rows.rows().into_iter().next()?.iter().any(|&value| value != 0.0).then(|| rows.to_owned())
         };
-        let (request, context) = matrix.view().split_at(Axis(0), own);
-        Ok(RequestVectors { request: known(request), context: known(context) })
+        let (request, conversation) = matrix.view().split_at(Axis(0), own);
+        Ok(RequestVectors { request: known(request), conversation: known(conversation) })
     }
 
     /// Embeds texts as requests of their own, one vector a row; of zeros where the model knows nothing of the text.

@@ -26,39 +26,25 @@ pub(crate) struct Signal {
     pub(crate) floor: f32,
     /// The largest score that this request could give to any tool.
     pub(crate) ceiling: f32,
-    /// What of the scores comes from the request's context; `None` where there is none.
-    pub(crate) context: Option<ContextPart>,
-}
-
-/// The part of what was said before in a signal.
-#[derive(Debug, Clone)]
-pub(crate) struct ContextPart {
-    /// How much it counts: the request itself counts for the rest.
-    pub(crate) share: f32,
-    /// What it adds to the score of each tool.
-    pub(crate) scores: Vec<f32>,
+    /// By how much what was said before changes each score; `None` where the request stands alone.
+    pub(crate) context: Option<Vec<f32>>,
 }
 
 impl Signal {
-    /// Mixes what a retriever says of a request with what it says of the context; either may be silent.
-    pub(crate) fn mixed(request: Option<Self>, context: Option<Self>, share: f32) -> Option<Self> {
-        let &Self { ref scores, floor, .. } = request.as_ref().or(context.as_ref())?;
-        let silent = Self { scores: vec![0.0; scores.len()], floor, ceiling: 0.0, context: None };
-        let request = request.unwrap_or_else(|| silent.clone());
-        let mut context = context.unwrap_or(silent);
-        context.scores.iter_mut().for_each(|score| *score *= share);
-        let scores = request.scores.iter().zip(&context.scores).map(|(own, added)| (1.0 - share) * own + added);
-        Some(Self {
-            scores: scores.collect(),
-            floor: request.floor,
-            ceiling: (1.0 - share) * request.ceiling + share * context.ceiling,
-            context: Some(ContextPart { share, scores: context.scores }),
-        })
+    /// Mixes what a retriever says of a request, if anything, with what it says of the conversation, whose share is `share`.
+    pub(crate) fn mixed(request: Option<Self>, conversation: Self, share: f32) -> Self {
+        let silent = || Self { scores: vec![0.0; conversation.scores.len()], ceiling: 0.0, ..conversation.clone() };
+        let mut request = request.unwrap_or_else(silent);
+        let both = request.scores.iter().zip(&conversation.scores);
+        let changes: Vec<f32> = both.map(|(own, whole)| share * (whole - own)).collect();
+        request.scores.iter_mut().zip(&changes).for_each(|(score, change)| *score += change);
+        request.ceiling += share * (conversation.ceiling - request.ceiling);
+        Self { context: Some(changes), ..request }
     }
 
-    /// Returns what the context adds to the tool's score, where there is one.
+    /// Returns by how much what was said before changes the tool's score.
     pub(crate) fn of_context(&self, tool: ToolId) -> Option<f32> {
-        self.context.as_ref().map(|context| context.scores[tool.index()])
+        self.context.as_ref().map(|changes| changes[tool.index()])
     }
 
     pub(crate) fn of(&self, tool: ToolId) -> f32 {
