@@ -567,8 +567,7 @@ impl Scorer for BuiltInScorer {
             if models(index, self.mode).is_empty() && self.mode.uses_semantic() {
                 return Err(failed("the engine has no embedding model".to_owned()));
             }
-            let signals = plain_signals(index, query, self.mode);
-            let signals = signals.map_err(|error| failed(error.to_string()))?;
+            let signals = plain_signals(index, query, self.mode).map_err(failed)?;
             let fused = Fused::new(signals, Fusion::Weighted, &eligibility);
             Ok(ids.into_iter().map(|tool| Score::new(fused.score_of(tool))).collect())
         })

@@ -419,7 +419,7 @@ fn reason(basis: &Basis, tool: ToolId, provenance: &Provenance, reranker: Option
                 let near = near_words(told, provenance.keyword.as_ref());
                 clauses.push(format!("its meaning is {:.2} similar{rank}{near}", semantic.score));
             }
-            if is_from_context(provenance) {
+            if provenance.in_use.is_none() && is_from_context(provenance) {
                 clauses.push("what was said before calls for it".to_owned());
             }
             if let Some(PriorEvidence { with, together, .. }) = &provenance.prior {

@@ -81,8 +81,10 @@ impl Query {
         }
         kept.reverse();
         let context = kept.join("\n");
-        self.context = context.len();
-        self.conversation = if context.is_empty() { context } else { format!("{context}\n{}", self.text) };
+        if !is_blank(&context) {
+            self.context = context.len();
+            self.conversation = format!("{context}\n{}", self.text);
+        }
         self
     }
 
@@ -144,9 +146,13 @@ impl Query {
 
     /// Tells whether there is nothing to search for: only white space, punctuation and characters that nobody sees.
     pub fn is_blank(&self) -> bool {
-        use GeneralCategoryGroup::{Other, Punctuation, Separator};
-        self.text.chars().all(|c| matches!(c.general_category_group(), Separator | Punctuation | Other))
+        is_blank(&self.text)
     }
+}
+
+fn is_blank(text: &str) -> bool {
+    use GeneralCategoryGroup::{Other, Punctuation, Separator};
+    text.chars().all(|c| matches!(c.general_category_group(), Separator | Punctuation | Other))
 }
 
 fn sentence_ranges(text: &str) -> Vec<Range<usize>> {
@@ -267,6 +273,7 @@ mod tests {
         assert_eq!(Query::from(&json!([say("x"), say(weather), say("d")])).context(), weather);
         assert_eq!(Query::from(&json!([{"role": "system", "content": "x"}])).text(), "");
         assert_eq!(Query::from(&json!([say("d")])), Query::new("d"));
+        assert_eq!(Query::from(&json!([say(" ?!"), say("d")])), Query::new("d"));
     }
 
     #[test]

@@ -46,24 +46,17 @@ pub(super) fn signals(
     Ok((found, signals.mix()))
 }
 
-/// What a mode's retrievers say of a request, where there is no hurry.
-pub(super) fn plain_signals(index: &Index, query: &Query, mode: Mode) -> Result<Signals, PlainError> {
+/// What a mode's retrievers say of a request, where there is no hurry; else why not.
+pub(super) fn plain_signals(index: &Index, query: &Query, mode: Mode) -> Result<Signals, String> {
     let mut signals = BothSignals::default();
     if mode.uses_keyword() {
-        signals.add_keyword(index, query)?;
+        signals.add_keyword(index, query).map_err(|error| error.to_string())?;
     }
     for vectors in models(index, mode) {
-        signals.add_semantic(vectors, &Vectors::embed_query(vectors.embedder().as_ref(), query)?);
+        let embedded = Vectors::embed_query(vectors.embedder().as_ref(), query).map_err(|error| error.to_string())?;
+        signals.add_semantic(vectors, &embedded);
     }
     Ok(signals.mix())
-}
-
-/// Why there are no signals.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub(super) enum PlainError {
-    Index(#[from] IndexError),
-    Embed(#[from] EmbedError),
 }
 
 /// What is said of the request alone and of the conversation.
@@ -111,10 +104,12 @@ impl BothSignals {
             Some(signals.swap_remove(place).1)
         };
         let mixed = [Retriever::Keyword, Retriever::Static, Retriever::Model].into_iter().filter_map(|retriever| {
-            match (take(&mut self.request, retriever), take(&mut self.conversation, retriever)) {
-                (own, Some(conversation)) => Some((retriever, Signal::mixed(own, conversation, CONVERSATION_SHARE))),
-                (own, None) => Some((retriever, own?)),
-            }
+            let own = take(&mut self.request, retriever);
+            let signal = match take(&mut self.conversation, retriever) {
+                Some(conversation) => Signal::mixed(own, conversation, CONVERSATION_SHARE),
+                None => own?,
+            };
+            Some((retriever, signal))
         });
         mixed.collect()
     }

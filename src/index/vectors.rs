@@ -95,7 +95,9 @@ impl Vectors {
             rows.rows().into_iter().next()?.iter().any(|&value| value != 0.0).then(|| rows.to_owned())
         };
         let (request, conversation) = matrix.view().split_at(Axis(0), own);
-        Ok(RequestVectors { request: known(request), conversation: known(conversation) })
+        // The conversation speaks for a request of punctuation.
+        let says_something = query.conversation().is_empty() || !query.is_blank();
+        Ok(RequestVectors { request: known(request).filter(|_| says_something), conversation: known(conversation) })
     }
 
     /// Embeds texts as requests of their own, one vector a row; of zeros where the model knows nothing of the text.

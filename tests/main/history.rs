@@ -44,6 +44,14 @@ fn pick_plain(text: &str) -> Selection {
 }
 
 #[test]
+fn what_was_said_before_speaks_for_a_last_message_that_says_nothing() {
+    let selection =
+        ask(&WORKPLACE, &[says("user", "book a meeting room"), says("user", "?!")], &PickOptions::default());
+    assert_eq!(ids(&selection)[0], "calendar/book_meeting_room");
+    assert!(ask(&WORKPLACE, &[says("user", "…"), says("user", "?!")], &PickOptions::default()).picks.is_empty());
+}
+
+#[test]
 fn a_request_that_stands_alone_is_not_drowned_by_another_topic() {
     let request = "Extract the text of the scanned lease agreement PDF";
     let selection = ask(
