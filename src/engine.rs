@@ -33,7 +33,7 @@ use crate::eligibility::Eligibility;
 use crate::embed::{Embedder, StaticEmbedder};
 use crate::error::{IndexError, PickError, ScorerError};
 use crate::explain::{Basis, Explainer, MAX_CONSIDERED, Reranked};
-use crate::fuse::{Fused, Fusion, Mode, Retriever, Signals};
+use crate::fuse::{Fused, Fusion, Mode, Retriever};
 use crate::index::{Index, IndexConfig, IndexStats, Progress, Twins, Vectors};
 use crate::names::{Skill, SkillReport};
 use crate::options::{Choice, PickOptions, Request};
@@ -292,7 +292,7 @@ impl Engine {
 
     /// Returns the signals of the mode that the options name: what each retriever says of every tool, eligible or not.
     #[cfg(feature = "cli")]
-    pub(crate) fn signals(&self, query: &Query, options: &PickOptions) -> Result<Signals, PickError> {
+    pub(crate) fn signals(&self, query: &Query, options: &PickOptions) -> Result<crate::fuse::Signals, PickError> {
         let request = Request::new(&self.index, query, options)?;
         Ok(signals(&self.index, &request, &mut Trace::new(options))?.1)
     }

@@ -23,10 +23,11 @@ use crate::retrieve::FoundTerm;
 use crate::scorer::Score;
 use crate::select::Kept;
 use crate::selection::{
-    Considered, Definition, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool,
-    KeywordEvidence, Pick, PriorEvidence, Provenance, RerankEvidence, RerankReport, SemanticEvidence, TermEvidence,
-    WordEvidence,
+    CalledTogether, Considered, Definition, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible,
+    IneligibleTool, KeywordEvidence, Pick, PriorEvidence, Provenance, RerankEvidence, RerankReport, SemanticEvidence,
+    TermEvidence, WordEvidence,
 };
+use crate::sequences::Gain;
 
 /// How many candidates an outcome shows the evidence of, beside the picked ones.
 pub(crate) const MAX_CONSIDERED: usize = 100;
@@ -306,16 +307,20 @@ impl<'a> Explainer<'a> {
                     parts: self.parts(fused, tool),
                     value: fused.value(tool),
                 });
-                provenance.prior = fused.gains.get(&tool).map(|&Raised { gain, value, .. }| PriorEvidence {
-                    with: self.id(gain.with),
-                    together: gain.together,
-                    expected: gain.expected,
-                    log_ratio: gain.log_ratio,
-                    gain: value,
-                });
+                provenance.prior = fused.gains.get(&tool).map(|raised| self.prior_evidence(raised));
             }
         }
         provenance
+    }
+
+    fn prior_evidence(&self, raised: &Raised) -> PriorEvidence {
+        let by = raised.gains.iter().map(|&Gain { with, together, expected, log_ratio }| CalledTogether {
+            with: self.id(with),
+            together,
+            expected,
+            log_ratio,
+        });
+        PriorEvidence { gain: raised.value, by: by.collect() }
     }
 
     fn semantic_evidence(&self, part: &Part, vectors: &Vectors, tool: ToolId) -> SemanticEvidence {
@@ -422,7 +427,9 @@ fn reason(basis: &Basis, tool: ToolId, provenance: &Provenance, reranker: Option
             if provenance.in_use.is_none() && is_from_context(provenance) {
                 clauses.push("what was said before calls for it".to_owned());
             }
-            if let Some(PriorEvidence { with, together, .. }) = &provenance.prior {
+            if let Some(CalledTogether { with, together, .. }) =
+                provenance.prior.iter().find_map(|prior| prior.by.first())
+            {
                 let tasks = if *together == 1 { "task" } else { "tasks" };
                 clauses.push(format!("{together} {tasks} called it with {with:?}, which is in use"));
             }

@@ -20,7 +20,7 @@ use crate::eligibility::Eligibility;
 use crate::embed::Embedder;
 use crate::ranking::{Candidate, ToolId, top_k};
 use crate::retrieve::Signal;
-use crate::sequences::Gain;
+use crate::sequences::{Gain, Gains};
 
 /// The constant of reciprocal rank fusion unless told otherwise.
 pub const DEFAULT_RRF_K: u32 = 60;
@@ -115,7 +115,7 @@ pub(crate) struct Part {
 /// What a value has gained.
 #[derive(Debug)]
 pub(crate) struct Raised {
-    pub(crate) gain: Gain,
+    pub(crate) gains: Vec<Gain>,
     /// What the gain adds to the value.
     pub(crate) value: f32,
     /// The value without it.
@@ -212,12 +212,13 @@ impl Fused {
 
     /// Raises values by what the tools gain by those in use. A score is a logistic function of the value, so a gain of one
     /// nat is divided by that function's slope: the odds of a tool grow by the ratio. Ranks cannot be raised.
-    pub(crate) fn raise(&mut self, gains: BTreeMap<ToolId, Gain>) {
-        for (tool, gain) in gains {
+    pub(crate) fn raise(&mut self, gains: Gains) {
+        for (tool, gains) in gains {
             let own = self.value(tool);
-            let value = gain.log_ratio / self.fit.relevance.distance;
+            let log_ratio: f32 = gains.iter().map(|gain| gain.log_ratio).sum();
+            let value = log_ratio / self.fit.relevance.distance;
             self.values[tool.index()] = own + value;
-            self.gains.insert(tool, Raised { gain, value, own });
+            self.gains.insert(tool, Raised { gains, value, own });
         }
     }
 

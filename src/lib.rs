@@ -108,9 +108,10 @@ pub use rerank::{
 pub use schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 pub use scorer::{Score, ScoreFuture, Scorer, per_tool};
 pub use selection::{
-    Considered, Definition, Degraded, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool,
-    KeywordEvidence, Pick, PriorEvidence, Provenance, RerankEvidence, RerankReport, SELECTION_VERSION, Selection,
-    SemanticEvidence, SkillPick, Stage, StageReport, StageStatus, TermEvidence, Timings, TokenReport, WordEvidence,
+    CalledTogether, Considered, Definition, Degraded, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible,
+    IneligibleTool, KeywordEvidence, Pick, PriorEvidence, Provenance, RerankEvidence, RerankReport, SELECTION_VERSION,
+    Selection, SemanticEvidence, SkillPick, Stage, StageReport, StageStatus, TermEvidence, Timings, TokenReport,
+    WordEvidence,
 };
 pub use sequences::{SequenceStats, Sequences};
 

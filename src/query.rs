@@ -1,8 +1,9 @@
 //! What is asked.
 //!
 //! A [`Query`] is the text that the retrievers see. It is made from a string, from a transcript, whose last user message
-//! is the request, or from any other JSON value, which is stringified. Text beyond [`MAX_QUERY_BYTES`] is not read, and [`Query::truncated`] says so: a request of a
-//! megabyte carries no more intent than its first pages, and must not cost more than they do.
+//! is the request, or from any other JSON value, which is stringified. Text beyond [`MAX_QUERY_BYTES`] is not read, and
+//! [`Query::truncated`] says so: a request of a megabyte carries no more intent than its first pages, and must not cost
+//! more than they do.
 
 mod transcript;
 

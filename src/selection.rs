@@ -286,11 +286,21 @@ pub struct FusionPart {
     pub score: f32,
 }
 
-/// What a tool gains because it is often called in tasks with one that is in use.
+/// What a tool gains because it is often called in tasks with those that are in use.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PriorEvidence {
-    /// The id of the tool in use with which it gains most.
+    /// What the fused value gains.
+    pub gain: f32,
+    /// The tools in use that it gains by, the most telling first.
+    pub by: Vec<CalledTogether>,
+}
+
+/// How often a tool was called together with one that is in use.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct CalledTogether {
+    /// The id of the tool in use.
     pub with: String,
     /// In how many tasks both were called.
     pub together: u32,
@@ -298,8 +308,6 @@ pub struct PriorEvidence {
     pub expected: f32,
     /// The logarithm of how much more likely the tool is for that, shrunken where few tasks tell.
     pub log_ratio: f32,
-    /// What the fused value gains.
-    pub gain: f32,
 }
 
 /// What the reranker says of a tool.

@@ -9,7 +9,8 @@
 //!
 //! where `n` tasks called both and `e` would be expected to, had the two nothing to do with each other. `α` shrinks what few
 //! tasks tell: the ratio is the mean of a gamma–Poisson model, and its logarithm the information component of Bate et
-//! al. (1998). Only what is more than expected counts. `docs/results.md` has what it gives, and what else was tried.
+//! al. (1998). Only what is more than expected counts; what several tools in use tell is added up, as if they did not
+//! depend on each other (naive Bayes). `docs/results.md` has what it gives, and what else was tried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -149,6 +150,9 @@ pub(crate) struct Gain {
     pub(crate) log_ratio: f32,
 }
 
+/// What each tool gains by those in use, by which it gains most first.
+pub(crate) type Gains = BTreeMap<ToolId, Vec<Gain>>;
+
 impl Prior {
     /// Counts what tasks called of the tools that `names` knows. A name that several tools share counts for none.
     pub(crate) fn new(sequences: &Sequences, names: &NameTable) -> Self {
@@ -175,20 +179,21 @@ impl Prior {
         prior
     }
 
-    /// Returns what tools gain by those in use, each by the one with which it gains most; the others gain nothing.
-    pub(crate) fn gains(&self, in_use: &BTreeSet<ToolId>) -> BTreeMap<ToolId, Gain> {
-        let mut gains: BTreeMap<ToolId, Gain> = BTreeMap::new();
+    /// Returns what tools gain by those in use; the others gain nothing.
+    pub(crate) fn gains(&self, in_use: &BTreeSet<ToolId>) -> Gains {
+        let mut gains = Gains::new();
         for &with in in_use {
             let others = self.together.get(&with).into_iter().flatten();
             for (&tool, &together) in others.filter(|(tool, _)| !in_use.contains(tool)) {
                 let called = |tool: ToolId| self.called.get(&tool).copied().unwrap_or_default() as f32;
                 let expected = called(with) * called(tool) / self.tasks.max(1) as f32;
                 let log_ratio = ((together as f32 + SHRINKAGE) / (expected + SHRINKAGE)).ln();
-                if log_ratio > gains.get(&tool).map_or(0.0, |gain| gain.log_ratio) {
-                    gains.insert(tool, Gain { with, together, expected, log_ratio });
+                if log_ratio > 0.0 {
+                    gains.entry(tool).or_default().push(Gain { with, together, expected, log_ratio });
                 }
             }
         }
+        gains.values_mut().for_each(|gains| gains.sort_by(|a, b| b.log_ratio.total_cmp(&a.log_ratio)));
         gains
     }
 
@@ -205,7 +210,7 @@ mod tests {
     fn prior(tasks: &str) -> Prior {
         let mut mail = Tool::new("mail", "");
         mail.aliases = vec![Alias { name: "send".into(), deprecated: false }];
-        let tools = [Tool::new("find", ""), mail, Tool::new("print", "")];
+        let tools = [Tool::new("find", ""), mail, Tool::new("print", ""), Tool::new("plot", "")];
         let names = NameTable::new(&Catalog::from_tools(tools).expect("valid"));
         Prior::new(&Sequences::from_slice(tasks.as_bytes(), "s.jsonl").expect("well formed"), &names)
     }
@@ -222,7 +227,7 @@ mod tests {
         assert_eq!(prior.stats(), SequenceStats { tasks: 5, tools: 3, unknown: 1 });
         let gains = prior.gains(&[tool(0)].into());
         assert_eq!(gains.keys().copied().collect::<Vec<_>>(), [tool(1)], "printing goes with nothing");
-        let gain = gains[&tool(1)];
+        let gain = gains[&tool(1)][0];
         assert_eq!((gain.with, gain.together), (tool(0), 2));
         assert!((gain.expected - 3.0 * 2.0 / 5.0).abs() < 1e-6);
         assert!((gain.log_ratio - (3.0_f32 / 2.2).ln()).abs() < 1e-6);
@@ -231,11 +236,28 @@ mod tests {
     }
 
     #[test]
+    fn of_several_tools_in_use_the_most_telling_comes_first_and_those_of_no_habit_not_at_all() {
+        let tasks = |both: usize, other: usize| {
+            "[\"find\", \"print\"]\n".repeat(both) + &"[\"mail\", \"print\"]\n".repeat(other)
+        };
+        let with = |tasks: &str| -> Vec<usize> {
+            let gains = prior(tasks).gains(&[tool(0), tool(1)].into());
+            gains.get(&tool(2)).into_iter().flatten().map(|gain| gain.with.index()).collect()
+        };
+        assert_eq!(with(&(tasks(1, 5) + &"[\"mail\"]\n[\"find\"]\n[\"find\"]\n".repeat(9))), [1]);
+        let rare = "[\"find\", \"mail\"]\n".repeat(20) + &tasks(2, 4);
+        assert!(with(&rare).is_empty(), "each of the two is called without it more often");
+        let often =
+            "[\"find\", \"mail\", \"print\"]\n[\"mail\", \"print\"]\n[\"mail\"]\n[\"plot\"]\n[\"plot\"]\n[\"plot\"]\n";
+        assert_eq!(with(&often.repeat(9)), [0, 1]);
+    }
+
+    #[test]
     fn one_task_tells_little() {
         let gain = |tasks: usize| {
             let others = "[\"print\"]\n".repeat(1000 - tasks);
             let prior = prior(&("[\"find\",\"mail\"]\n".repeat(tasks) + &others));
-            prior.gains(&[tool(0)].into())[&tool(1)].log_ratio
+            prior.gains(&[tool(0)].into())[&tool(1)][0].log_ratio
         };
         assert!(gain(1) < 0.7 && gain(10) > 2.0, "{} {}", gain(1), gain(10));
     }

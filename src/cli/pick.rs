@@ -16,9 +16,9 @@ use super::rerank::RerankArgs;
 use super::translate::{ViewArgs, definitions};
 use crate::catalog::spelling::shown;
 use crate::{
-    Definition, DropReason, Field, Fusion, IneligibleTool, PickOptions, PriorEvidence, Provenance, Provider, Query,
-    RerankEvidence, RerankReport, Selection, Skill, SkillFolder, SkillPick, StageStatus, TokenBudget, TokenReport,
-    TranslateOptions, Translation, WordEvidence, skills_section, tools_section,
+    CalledTogether, Definition, DropReason, Field, Fusion, IneligibleTool, PickOptions, PriorEvidence, Provenance,
+    Provider, Query, RerankEvidence, RerankReport, Selection, Skill, SkillFolder, SkillPick, StageStatus, TokenBudget,
+    TokenReport, TranslateOptions, Translation, WordEvidence, skills_section, tools_section,
 };
 
 /// How much is shown of a name that no tool has.
@@ -325,11 +325,12 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
             writeln!(text, "        {word:<20} {contribution:>7.3}  {field}: {meets} ({similarity:.2} similar)")?;
         }
     }
-    if let Some(PriorEvidence { with, together, expected, log_ratio, gain, .. }) = &provenance.prior {
-        writeln!(
-            text,
-            "      prior     {gain:+.4}: {together} × with {with}, {expected:.2} × by chance, log ratio {log_ratio:.3}"
-        )?;
+    if let Some(PriorEvidence { gain, by, .. }) = &provenance.prior {
+        writeln!(text, "      prior     {gain:+.4}")?;
+        for CalledTogether { with, together, expected, log_ratio, .. } in by {
+            let more = format!("{together} times in one task, {expected:.2} by chance");
+            writeln!(text, "        {with:<20} {log_ratio:>+7.3}  {more}")?;
+        }
     }
     if let Some(fusion) = &provenance.fusion {
         let prior = provenance.prior.as_ref().map_or("", |_| " + prior");

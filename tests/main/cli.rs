@@ -209,7 +209,7 @@ fn a_transcript_is_a_request_and_its_tools_stay() {
     assert!(text.contains("uses it already as \"bash\"") && text.contains("of it for what was said before"), "{text}");
     assert!(text.starts_with(" 1. weather/"), "{text}");
     assert!(text.contains(" -  \"magic\u{fffd}\" is in use, and no tool of the catalog"), "{text}");
-    assert!(text.contains("1 × with terminal/terminalRun") && text.contains("+ prior"), "{text}");
+    assert!(text.contains("1 times in one task, 0.67 by chance") && text.contains("+ prior"), "{text}");
     assert!(notes.contains("1 names are no tools of the catalog"), "{notes}");
 }
 

@@ -2,7 +2,6 @@
 
 use picktools::{
     Choice, DropReason, Engine, Fusion, MAX_IN_USE, PickOptions, Query, Selection, Sequences, Stage, StageStatus,
-    TokenBudget,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -158,7 +157,7 @@ fn the_latest_tools_in_use_stay_and_a_shared_name_means_all() {
 fn the_token_budget_covers_tools_in_use_and_serves_them_first() {
     let options = PickOptions {
         in_use: vec!["terminal/terminalRun".into()],
-        token_budget: Some(TokenBudget::new(200)),
+        token_budget: Some(picktools::TokenBudget::new(200)),
         ..PickOptions::default()
     };
     let selection = pick(&WORKPLACE, "what is the weather in Oslo", &options);
@@ -195,9 +194,10 @@ fn what_goes_with_a_tool_in_use_is_raised_and_the_numbers_are_told() {
     assert!(score(&with) > score(&without), "{:?} {:?}", score(&with), score(&without));
     let raised = with.picks.iter().find(|pick| pick.tool.name == "exchange_rate").expect("it is picked");
     let prior = raised.provenance.prior.as_ref().expect("it has gained");
-    assert_eq!((prior.with.as_str(), prior.together), ("t/find_flight", 20));
-    assert!((prior.expected - 40.0 * 20.0 / 60.0).abs() < 1e-4);
-    assert!((prior.log_ratio - (21.0_f32 / (1.0 + prior.expected)).ln()).abs() < 1e-5);
+    let [by] = &prior.by[..] else { panic!("it gains by one tool: {prior:?}") };
+    assert_eq!((by.with.as_str(), by.together), ("t/find_flight", 20));
+    assert!((by.expected - 40.0 * 20.0 / 60.0).abs() < 1e-4);
+    assert!((by.log_ratio - (21.0_f32 / (1.0 + by.expected)).ln()).abs() < 1e-5);
     let fusion = raised.provenance.fusion.as_ref().expect("it is fused");
     let parts: f32 = fusion.parts.values().map(|part| part.weight * part.score).sum();
     assert!((parts + prior.gain - fusion.value).abs() < 1e-3);
