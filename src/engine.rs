@@ -125,8 +125,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Raises tools that go with those in use, by what earlier tasks called; see [`PickOptions::in_use`]. It changes the
-    /// order of what `min_score` leaves, of a weighted ranking.
+    /// Raises tools that go with those in use, by what earlier tasks called; see [`PickOptions::in_use`]. It changes
+    /// the order of what `min_score` leaves, of a weighted ranking.
     #[must_use]
     pub fn sequences(mut self, sequences: Sequences) -> Self {
         self.sequences = Some(sequences);

@@ -126,8 +126,8 @@ impl Basis {
         }
     }
 
-    /// Tells whether the tool scores at least as much as one of the value `least`, without what it has gained by those in
-    /// use: a habit may put tools in another order, and is no evidence that one is wanted at all.
+    /// Tells whether the tool scores at least as much as one of the value `least`, without what it has gained by those
+    /// in use: a habit may put tools in another order, and is no evidence that one is wanted at all.
     pub(crate) fn reaches(&self, candidate: Candidate, least: f32) -> bool {
         candidate.score >= least
             && match self {

@@ -210,8 +210,8 @@ impl Fused {
             + relevance.intercept;
     }
 
-    /// Raises values by what the tools gain by those in use. A score is a logistic function of the value, so a gain of one
-    /// nat is divided by that function's slope: the odds of a tool grow by the ratio. Ranks cannot be raised.
+    /// Raises values by what the tools gain by those in use. A score is a logistic function of the value, so a gain of
+    /// one nat is divided by that function's slope: the odds of a tool grow by the ratio. Ranks cannot be raised.
     pub(crate) fn raise(&mut self, gains: Gains) {
         for (tool, gains) in gains {
             let own = self.value(tool);

@@ -103,9 +103,9 @@ pub struct PickOptions {
     pub deny_sources: BTreeSet<String>,
     /// Tools that are returned whatever their score, unless ineligible.
     pub always_include: Vec<String>,
-    /// Tools that the task has called so far, the latest last, beside those that the request's transcript calls. They are
-    /// returned whatever their score, unless ineligible, on top of `max_candidates` and `max_per_source`; the latest
-    /// [`MAX_IN_USE`]. A name that several tools share means all of them, and one that no tool has is no error:
+    /// Tools that the task has called so far, the latest last, beside those that the request's transcript calls. They
+    /// are returned whatever their score, unless ineligible, on top of `max_candidates` and `max_per_source`; the
+    /// latest [`MAX_IN_USE`]. A name that several tools share means all of them, and one that no tool has is no error:
     /// [`Selection::unknown_in_use`](crate::Selection::unknown_in_use) tells it.
     pub in_use: Vec<String>,
     /// Tools that may not be seen; a name that several tools share excludes all of them.

@@ -1,9 +1,9 @@
 //! What is asked.
 //!
-//! A [`Query`] is the text that the retrievers see. It is made from a string, from a transcript, whose last user message
-//! is the request, or from any other JSON value, which is stringified. Text beyond [`MAX_QUERY_BYTES`] is not read, and
-//! [`Query::truncated`] says so: a request of a megabyte carries no more intent than its first pages, and must not cost
-//! more than they do.
+//! A [`Query`] is the text that the retrievers see. It is made from a string, from a transcript, whose last user
+//! message is the request, or from any other JSON value, which is stringified. Text beyond [`MAX_QUERY_BYTES`] is not
+//! read, and [`Query::truncated`] says so: a request of a megabyte carries no more intent than its first pages, and
+//! must not cost more than they do.
 
 mod transcript;
 
@@ -65,8 +65,8 @@ impl Query {
         Some(Self { called, ..Self::new(request).with_context(&said) })
     }
 
-    /// Adds what the user said before, oldest first, so that a request that goes on with it is understood. What counts is
-    /// the last message, and where it is as short as "and in Turin?", those before it: at most 4 messages and 8 KiB.
+    /// Adds what the user said before, oldest first, so that a request that goes on with it is understood. What counts
+    /// is the last message, and where it is as short as "and in Turin?", those before it: at most 4 messages and 8 KiB.
     #[must_use]
     pub fn with_context<T: AsRef<str>>(mut self, earlier: &[T]) -> Self {
         let mut kept = Vec::new();
@@ -201,8 +201,8 @@ impl From<String> for Query {
 }
 
 impl From<&Value> for Query {
-    /// Takes a JSON string as it is, a transcript as [`Query::from_transcript`] does, and any other value as its compact
-    /// JSON text.
+    /// Takes a JSON string as it is, a transcript as [`Query::from_transcript`] does, and any other value as its
+    /// compact JSON text.
     fn from(value: &Value) -> Self {
         match value {
             Value::String(text) => Self::new(text.as_str()),

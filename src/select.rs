@@ -146,8 +146,8 @@ impl<'a> Places<'a> {
         over
     }
 
-    /// Fills the places that are left beside the `held` tools. The best candidate always gets one; the others by what they
-    /// add, where there is a `cover`, else by rank.
+    /// Fills the places that are left beside the `held` tools. The best candidate always gets one; the others by what
+    /// they add, where there is a `cover`, else by rank.
     fn fill(&mut self, candidates: Vec<Candidate>, held: usize, places: usize, mut cover: Option<Cover>) {
         let by_rank: Vec<ToolId> = candidates.iter().map(|candidate| candidate.tool).collect();
         let mut candidates = VecDeque::from(candidates);

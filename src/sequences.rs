@@ -7,10 +7,10 @@
 //! ln((n + α) / (e + α))        e = n(used) n(tool) / tasks
 //! ```
 //!
-//! where `n` tasks called both and `e` would be expected to, had the two nothing to do with each other. `α` shrinks what few
-//! tasks tell: the ratio is the mean of a gamma–Poisson model, and its logarithm the information component of Bate et
-//! al. (1998). Only what is more than expected counts; what several tools in use tell is added up, as if they did not
-//! depend on each other (naive Bayes). `docs/results.md` has what it gives, and what else was tried.
+//! where `n` tasks called both and `e` would be expected to, had the two nothing to do with each other. `α` shrinks
+//! what few tasks tell: the ratio is the mean of a gamma–Poisson model, and its logarithm the information component of
+//! Bate et al. (1998). Only what is more than expected counts; what several tools in use tell is added up, as if they
+//! did not depend on each other (naive Bayes). `docs/results.md` has what it gives, and what else was tried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -72,8 +72,8 @@ impl Sequences {
         Self::from_slice(&bytes, &path.display().to_string())
     }
 
-    /// Reads JSON Lines: a line is a task, an array of the names or ids of the tools that it called in their order, or an
-    /// object that has it as `tools`. `origin` is what errors call it.
+    /// Reads JSON Lines: a line is a task, an array of the names or ids of the tools that it called in their order, or
+    /// an object that has it as `tools`. `origin` is what errors call it.
     ///
     /// # Errors
     ///

@@ -12,8 +12,8 @@ pub(super) struct HistoryArgs {
     /// A tool that the task has called before, the latest last: it stays, beside those picked; may be repeated.
     #[arg(long = "in-use", value_name = "NAME")]
     in_use: Vec<String>,
-    /// What earlier tasks called, as JSON Lines: a line is an array of the tools that one task called. It raises tools that
-    /// go with those in use.
+    /// What earlier tasks called, as JSON Lines: a line is an array of the tools that one task called. It raises tools
+    /// that go with those in use.
     #[arg(long, value_name = "FILE")]
     sequences: Option<PathBuf>,
 }

@@ -29,8 +29,8 @@ pub(super) struct PickCommand {
     /// The request.
     #[arg(required_unless_present = "input", conflicts_with = "input")]
     query: Option<String>,
-    /// Read the request from a file, or from standard input for `-`: text, any JSON, or a transcript as providers write it,
-    /// whose last message of the user is the request.
+    /// Read the request from a file, or from standard input for `-`: text, any JSON, or a transcript as providers write
+    /// it, whose last message of the user is the request.
     #[arg(long, value_name = "FILE|-")]
     input: Option<PathBuf>,
     #[command(flatten)]

@@ -1,8 +1,8 @@
 //! What the retrievers say of a request.
 //!
-//! Where something was said before, each retriever is asked twice: for the request, and for the whole conversation. Half
-//! of the words of "do the same for Berlin" tell nothing; but a request that changes the subject must not be drowned in
-//! what was said before.
+//! Where something was said before, each retriever is asked twice: for the request, and for the whole conversation.
+//! Half of the words of "do the same for Berlin" tell nothing; but a request that changes the subject must not be
+//! drowned in what was said before.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use crate::query::Query;
 use crate::retrieve::{self, FoundTerm, Signal, query_terms};
 use crate::selection::Stage;
 
-/// How much the conversation counts against the request alone. `docs/results.md` has what it gives, and what else was tried.
+/// How much the conversation counts against the request alone. `docs/results.md` has what it gives, and what else was
+/// tried.
 const CONVERSATION_SHARE: f32 = 0.6;
 
 /// A request's embeddings, or why there are none.

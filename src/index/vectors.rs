@@ -18,8 +18,8 @@ use crate::ranking::ToolId;
 /// How many texts are embedded before they are written to the cache: what an interruption can lose.
 const TEXTS_PER_WRITE: usize = 1024;
 
-/// A request as a model sees it. Each has one vector a row, that of the whole text and then, where it has several, those
-/// of its sentences; `None` where the model knows nothing of the text, so that no tool is nearer than another.
+/// A request as a model sees it. Each has one vector a row, that of the whole text and then, where it has several,
+/// those of its sentences; `None` where the model knows nothing of the text, so that no tool is nearer than another.
 #[derive(Debug, Default)]
 pub(crate) struct RequestVectors {
     pub(crate) request: Option<Array2<f32>>,
@@ -79,7 +79,8 @@ impl Vectors {
         EmbeddingText::new(tool, split_identifier, without_praise)
     }
 
-    /// Embeds a request, and the conversation that it is a part of, at once. A sentence that the model knows nothing of has a vector of zeros.
+    /// Embeds a request, and the conversation that it is a part of, at once. A sentence that the model knows nothing of
+    /// has a vector of zeros.
     pub(crate) fn embed_query(embedder: &dyn Embedder, query: &Query) -> Result<RequestVectors, EmbedError> {
         let with_sentences = |whole, sentences: Vec<_>| {
             let several = sentences.len() > 1;

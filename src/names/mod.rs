@@ -159,8 +159,8 @@ impl NameTable {
         }
     }
 
-    /// Returns the tools that a name may mean, in registration order. A name that nobody has may be a qualified one whose
-    /// stroke a provider's rules have changed, as in `weather_get_forecast`.
+    /// Returns the tools that a name may mean, in registration order. A name that nobody has may be a qualified one
+    /// whose stroke a provider's rules have changed, as in `weather_get_forecast`.
     pub(crate) fn meant(&self, name: &str) -> impl Iterator<Item = ToolId> {
         let strokes = name.match_indices(['_', '-', '.']).take(MAX_STROKES);
         let mut qualified = strokes.map(|(at, _)| self.owners(&format!("{}/{}", &name[..at], &name[at + 1..])));

@@ -1,8 +1,9 @@
 //! Transcripts in the shapes that providers use.
 //!
 //! A transcript is a list of messages. What the user wrote and the names that the assistant called are read; what tools
-//! returned, what the assistant wrote and system messages are not, for these may come from strangers. The walk goes to a
-//! fixed depth, from the end, and stops at its limits, so that its cost does not depend on what else the transcript holds.
+//! returned, what the assistant wrote and system messages are not, for these may come from strangers. The walk goes to
+//! a fixed depth, from the end, and stops at its limits, so that its cost does not depend on what else the transcript
+//! holds.
 
 use serde_json::{Map, Value};
 

@@ -31,7 +31,8 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// Mixes what a retriever says of a request, if anything, with what it says of the conversation, whose share is `share`.
+    /// Mixes what a retriever says of a request, if anything, with what it says of the conversation, whose share is
+    /// `share`.
     pub(crate) fn mixed(request: Option<Self>, conversation: Self, share: f32) -> Self {
         let silent = || Self { scores: vec![0.0; conversation.scores.len()], ceiling: 0.0, ..conversation.clone() };
         let mut request = request.unwrap_or_else(silent);
