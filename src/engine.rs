@@ -14,43 +14,43 @@
 
 mod rerank;
 mod set;
+mod signals;
 mod skills;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ndarray::Array2;
-
+use self::signals::{Embedded, embed, guarded, models, plain_signals, signals};
 use self::skills::SkillIndex;
 #[cfg(feature = "tokens")]
 use crate::budget::CostTable;
 use crate::catalog::{Catalog, Tool};
-use crate::deadline::{Deadline, Missed};
+use crate::deadline::Deadline;
 use crate::eligibility::Eligibility;
 use crate::embed::{Embedder, StaticEmbedder};
-use crate::error::{EmbedError, IndexError, PickError, ScorerError};
+use crate::error::{IndexError, PickError, ScorerError};
 use crate::explain::{Basis, Explainer, MAX_CONSIDERED, Reranked};
-use crate::fuse::{Fused, Fusion, Mode, Retriever, Signals};
+use crate::fuse::{Fused, Fusion, Mode, Retriever};
 use crate::index::{Index, IndexConfig, IndexStats, Progress, Twins, Vectors};
 use crate::names::{Skill, SkillReport};
 use crate::options::{Choice, PickOptions, Request};
 use crate::query::Query;
 use crate::ranking::{Candidate, Ranking, ToolId, top_k};
 use crate::rerank::{Rerank, Reranker};
-use crate::retrieve::{self, FoundTerm, query_terms};
 use crate::scorer::{self, NoScores, Score, ScoreFuture, Scorer};
 use crate::select::{Cut, Kept, cut};
 use crate::selection::{Degraded, SELECTION_VERSION, Selection, Stage, StageReport, StageStatus, Timings, TokenReport};
+use crate::sequences::{Prior, SequenceStats, Sequences};
 
 /// A catalog, indexed and ready to be picked from. Cloning is cheap and shares the indexes.
 #[derive(Clone)]
 pub struct Engine {
     index: Arc<Index>,
     skills: Option<Arc<SkillIndex>>,
+    prior: Option<Arc<Prior>>,
     reranker: Option<Arc<dyn Reranker>>,
     #[cfg(feature = "tokens")]
     costs: Arc<CostTable>,
@@ -61,6 +61,7 @@ impl fmt::Debug for Engine {
         f.debug_struct("Engine")
             .field("index", &self.index)
             .field("skills", &self.skills)
+            .field("sequences", &self.sequence_stats())
             .field("reranker", &self.reranker.as_ref().map(|reranker| reranker.name()))
             .finish_non_exhaustive()
     }
@@ -73,6 +74,7 @@ pub struct EngineBuilder {
     cache_dir: Option<PathBuf>,
     progress: Progress,
     skills: Option<Vec<Skill>>,
+    sequences: Option<Sequences>,
     reranker: Option<Arc<dyn Reranker>>,
 }
 
@@ -123,6 +125,14 @@ impl EngineBuilder {
         self
     }
 
+    /// Raises tools that go with those in use, by what earlier tasks called; see [`PickOptions::in_use`]. It changes
+    /// the order of what `min_score` leaves, of a weighted ranking.
+    #[must_use]
+    pub fn sequences(mut self, sequences: Sequences) -> Self {
+        self.sequences = Some(sequences);
+        self
+    }
+
     /// Lets this reranker put the best candidates in another order, where [`PickOptions::rerank`] asks for it. Skills it
     /// does not see.
     #[must_use]
@@ -153,9 +163,11 @@ impl EngineBuilder {
         };
         let index = Index::build(self.catalog, config(self.progress))?;
         let skills = self.skills.map(|skills| SkillIndex::build(skills, &index, config(Progress::default())));
+        let prior = self.sequences.map(|sequences| Arc::new(Prior::new(&sequences, &index.names)));
         Ok(Engine {
             index: Arc::new(index),
             skills: skills.transpose()?.map(Arc::new),
+            prior,
             reranker: self.reranker,
             #[cfg(feature = "tokens")]
             costs: Arc::default(),
@@ -176,7 +188,7 @@ impl Engine {
     /// Starts building an engine with another model, or with none.
     pub fn builder(catalog: Catalog) -> EngineBuilder {
         let (model, cache_dir, progress) = (Model::Static, None, Progress::default());
-        EngineBuilder { catalog, model, cache_dir, progress, skills: None, reranker: None }
+        EngineBuilder { catalog, model, cache_dir, progress, skills: None, sequences: None, reranker: None }
     }
 
     /// Returns the catalog.
@@ -187,6 +199,11 @@ impl Engine {
     /// Tells of every skill that the engine was given what its tools mean, whether or not it can be picked.
     pub fn skill_reports(&self) -> &[SkillReport] {
         self.skills.as_ref().map_or(&[], |skills| skills.reports())
+    }
+
+    /// Tells what of the sequences of calls the catalog knows, where the engine was given some.
+    pub fn sequence_stats(&self) -> Option<SequenceStats> {
+        self.prior.as_ref().map(|prior| prior.stats())
     }
 
     /// Returns what the indexes hold.
@@ -214,10 +231,13 @@ impl Engine {
         let mut trace = Trace::new(options);
         let mut request = Request::new(index, query, options)?;
         trace.ran(Stage::Eligibility);
-        let basis = match &options.scorer {
+        let mut basis = match &options.scorer {
             Some(scorer) => score(index, &request, scorer, &mut trace),
             None => rank(index, &request, &mut trace)?,
         };
+        if let Some(prior) = &self.prior {
+            raise(prior, &request, &mut basis, &mut trace);
+        }
         let picked = match &self.skills {
             Some(skills) => Some((skills, skills.pick(index, &mut request, &basis, &mut trace)?)),
             None => None,
@@ -238,6 +258,7 @@ impl Engine {
             skills,
             ineligible: why.ineligible(&kept),
             below_threshold,
+            unknown_in_use: request.in_use.unknown.clone(),
             dropped: why.dropped(&kept),
             scorer_errors: basis.errors().iter().map(ToString::to_string).collect(),
             considered,
@@ -271,7 +292,7 @@ impl Engine {
 
     /// Returns the signals of the mode that the options name: what each retriever says of every tool, eligible or not.
     #[cfg(feature = "cli")]
-    pub(crate) fn signals(&self, query: &Query, options: &PickOptions) -> Result<Signals, PickError> {
+    pub(crate) fn signals(&self, query: &Query, options: &PickOptions) -> Result<crate::fuse::Signals, PickError> {
         let request = Request::new(&self.index, query, options)?;
         Ok(signals(&self.index, &request, &mut Trace::new(options))?.1)
     }
@@ -334,7 +355,9 @@ fn narrow(
     let (mut musts, mut needed) = (request.musts(), request.brought());
     musts.retain(|&tool| basis.ranks(tool));
     needed.retain(|&tool| basis.ranks(tool));
-    let stay: BTreeSet<ToolId> = musts.union(&needed).copied().collect();
+    let mut held = request.held();
+    held.retain(|&tool| basis.ranks(tool));
+    let stay: BTreeSet<ToolId> = musts.iter().chain(&needed).chain(&held).copied().collect();
     let candidates = candidates(request, basis, &stay);
     let mut below_threshold = request.eligibility.admitted_count() - basis.errors().len() - candidates.len();
     trace.min_score(basis);
@@ -353,6 +376,7 @@ fn narrow(
         max_per_source: options.max_per_source,
         trusted_sources: &options.trusted_sources,
         must: &musts,
+        held: &held,
         needed: &needed,
         twins,
         cover: set::cover(index, request, &parts, basis, &ranking, trace)?,
@@ -375,7 +399,7 @@ fn candidates(request: &Request<'_>, basis: &Basis, musts: &BTreeSet<ToolId>) ->
     let least = basis.value_at(request.options.min_score);
     let mut candidates: Vec<Candidate> = basis
         .candidates(&request.eligibility)
-        .filter(|candidate| candidate.score >= least || musts.contains(&candidate.tool))
+        .filter(|&candidate| basis.reaches(candidate, least) || musts.contains(&candidate.tool))
         .collect();
     let ranked: BTreeSet<ToolId> =
         candidates.iter().map(|candidate| candidate.tool).filter(|tool| musts.contains(tool)).collect();
@@ -403,92 +427,18 @@ fn rank(index: &Index, request: &Request<'_>, trace: &mut Trace) -> Result<Basis
     Ok(Basis::Fused { mode: request.mode, terms, fused })
 }
 
-/// What the retrievers say, with the terms that the index has.
-fn signals(index: &Index, request: &Request<'_>, trace: &mut Trace) -> Result<(Vec<FoundTerm>, Signals), PickError> {
-    let sentences = request.query.sentences();
-    let terms = query_terms(&sentences);
-    let mut found = Vec::new();
-    let mut signals = Signals::new();
-    if !request.mode.uses_keyword() {
-        trace.skipped(Stage::Keyword, "the mode is semantic");
-    } else if trace.deadline.has_passed() {
-        trace.failed(Stage::Keyword, "the deadline passed before it began");
-    } else if terms.is_empty() {
-        trace.skipped(Stage::Keyword, "the request has no words");
-    } else {
-        let signal;
-        (found, signal) = retrieve::keyword(&index.keyword, terms, sentences.len(), index.catalog.len())?;
-        signals.push((Retriever::Keyword, signal));
-        trace.ran(Stage::Keyword);
-    }
-    signals.extend(semantic(models(index, request.mode), request, trace));
-    Ok((found, signals))
-}
-
-/// The models of a mode: the chosen one, and the others as well where they only help along.
-fn models(index: &Index, mode: Mode) -> &[Vectors] {
-    match mode {
-        Mode::Keyword => &[],
-        Mode::Semantic => &index.vectors[index.vectors.len().saturating_sub(1)..],
-        Mode::Hybrid => &index.vectors,
-    }
-}
-
-fn semantic(models: &[Vectors], request: &Request<'_>, trace: &mut Trace) -> Signals {
-    if models.is_empty() {
-        trace.skipped(Stage::Semantic, "the mode is keyword");
-        return Signals::new();
-    }
-    if request.query.is_blank() {
-        trace.skipped(Stage::Semantic, "the request is blank");
-        return Signals::new();
-    }
-    let mut signals = Signals::new();
-    let mut failure = None;
-    for vectors in models {
-        match trace.embedded(vectors, request.query) {
-            Ok(Some(query)) => {
-                let retriever = Retriever::of(vectors.embedder().as_ref());
-                signals.push((retriever, retrieve::semantic(vectors, query)));
-            }
-            Ok(None) => {}
-            Err(reason) => failure = Some(reason.clone()),
+/// Raises what goes with the tools in use.
+fn raise(prior: &Prior, request: &Request<'_>, basis: &mut Basis, trace: &mut Trace) {
+    let in_use = request.held();
+    match basis {
+        Basis::Fused { .. } if in_use.is_empty() => trace.skipped(Stage::Prior, "no tool is in use"),
+        Basis::Fused { fused, .. } if fused.method == Fusion::Weighted => {
+            fused.raise(prior.gains(&in_use));
+            trace.ran(Stage::Prior);
         }
-    }
-    match failure {
-        Some(reason) => trace.failed(Stage::Semantic, reason),
-        None if signals.is_empty() => trace.skipped(Stage::Semantic, "the model knows nothing of the request"),
-        None => trace.ran(Stage::Semantic),
-    }
-    signals
-}
-
-/// Embeds a request in time; else says why not.
-fn embed(vectors: &Vectors, query: &Query, deadline: Deadline) -> Embedded {
-    let query = query.clone();
-    guarded(vectors, deadline, move |embedder| Vectors::embed_query(embedder, &query))
-}
-
-/// Asks an embedder in time; else says why there is no answer.
-fn guarded<T: Send + 'static>(
-    vectors: &Vectors,
-    deadline: Deadline,
-    ask: impl FnOnce(&dyn Embedder) -> Result<T, EmbedError> + Send + 'static,
-) -> Result<T, String> {
-    if deadline.has_passed() {
-        return Err("the deadline passed before it began".to_owned());
-    }
-    let answer = if deadline.instant().is_some() {
-        let embedder = Arc::clone(vectors.embedder());
-        deadline.run(move || ask(embedder.as_ref()))
-    } else {
-        let ask = || ask(vectors.embedder().as_ref());
-        catch_unwind(AssertUnwindSafe(ask)).map_err(|_| Missed::panicked())
-    };
-    match answer {
-        Ok(answer) => answer.map_err(|error| error.to_string()),
-        Err(Missed::Expired) => Err("the deadline passed while the request was embedded".to_owned()),
-        Err(Missed::Lost(reason)) => Err(reason),
+        Basis::Fused { .. } => trace.skipped(Stage::Prior, "ranks cannot be raised"),
+        Basis::Custom { .. } => trace.skipped(Stage::Prior, "a custom scorer ranks"),
+        Basis::Registration { .. } => trace.skipped(Stage::Prior, "the ranking failed"),
     }
 }
 
@@ -514,9 +464,6 @@ fn score(index: &Index, request: &Request<'_>, scorer: &Arc<dyn Scorer>, trace: 
     }
 }
 
-/// A request's embeddings, none where the model knows nothing of it, or why there are none.
-type Embedded = Result<Option<Array2<f32>>, String>;
-
 /// What became of the stages so far.
 struct Trace {
     deadline: Deadline,
@@ -530,11 +477,17 @@ struct Trace {
 
 impl Trace {
     fn new(options: &PickOptions) -> Self {
-        Self::within(Deadline::after(options.timeout), Vec::new())
+        Self::from(Deadline::after(options.timeout))
     }
 
-    fn within(deadline: Deadline, embedded: Vec<(Retriever, Embedded)>) -> Self {
-        let (stages, degraded, timings) = (Vec::new(), Vec::new(), Vec::new());
+    /// A trace of the same request within this one, which does not ask again what is known.
+    fn inner(&mut self) -> Self {
+        let embedded = std::mem::take(&mut self.embedded);
+        Self { embedded, ..Self::from(self.deadline) }
+    }
+
+    fn from(deadline: Deadline) -> Self {
+        let (embedded, stages, degraded, timings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self { deadline, embedded, last: Instant::now(), stages, degraded, timings }
     }
 
@@ -611,23 +564,10 @@ impl Scorer for BuiltInScorer {
                 })
                 .collect::<Result<Vec<ToolId>, _>>()?;
             let eligibility = Eligibility::only(&ids, index.catalog.len());
-            let models = models(index, self.mode);
-            if models.is_empty() && self.mode.uses_semantic() {
+            if models(index, self.mode).is_empty() && self.mode.uses_semantic() {
                 return Err(failed("the engine has no embedding model".to_owned()));
             }
-            let mut signals = Signals::new();
-            if self.mode.uses_keyword() {
-                let sentences = query.sentences();
-                let terms = query_terms(&sentences);
-                let found = retrieve::keyword(&index.keyword, terms, sentences.len(), index.catalog.len());
-                let (_, signal) = found.map_err(|error| failed(error.to_string()))?;
-                signals.push((Retriever::Keyword, signal));
-            }
-            for vectors in models {
-                let embedder = vectors.embedder().as_ref();
-                let embedded = Vectors::embed_query(embedder, query).map_err(|error| failed(error.to_string()))?;
-                signals.extend(embedded.map(|query| (Retriever::of(embedder), retrieve::semantic(vectors, &query))));
-            }
+            let signals = plain_signals(index, query, self.mode).map_err(failed)?;
             let fused = Fused::new(signals, Fusion::Weighted, &eligibility);
             Ok(ids.into_iter().map(|tool| Score::new(fused.score_of(tool))).collect())
         })

@@ -8,6 +8,38 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde_json::Value;
 
+/// An error from reading sequences of calls.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SequencesError {
+    /// The file cannot be read.
+    #[error("cannot read the sequences {}: {source}", path.display())]
+    Read {
+        /// What was to be read.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// A line is no task.
+    #[error("{origin}: line {line}: {message}")]
+    Line {
+        /// Where the text comes from.
+        origin: String,
+        /// Line, from 1.
+        line: usize,
+        /// What the parser expected.
+        message: String,
+    },
+    /// There are too many calls to count.
+    #[error("{origin}: more than {most} calls; give the latest tasks only")]
+    TooMany {
+        /// Where the text comes from.
+        origin: String,
+        /// The most.
+        most: usize,
+    },
+}
+
 /// An error from reading or validating a catalog.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

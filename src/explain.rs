@@ -13,7 +13,7 @@ use words::RequestWords;
 use crate::catalog::document::Field;
 use crate::eligibility::{Eligibility, MAX_LISTED_INELIGIBLE};
 use crate::error::ScorerError;
-use crate::fuse::{Fused, Fusion, Mode, Part, Retriever};
+use crate::fuse::{Fused, Fusion, Mode, Part, Raised, Retriever};
 use crate::index::{Index, TermKind, Vectors};
 use crate::names::one_line;
 use crate::options::Request;
@@ -23,9 +23,11 @@ use crate::retrieve::FoundTerm;
 use crate::scorer::Score;
 use crate::select::Kept;
 use crate::selection::{
-    Considered, Definition, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool,
-    KeywordEvidence, Pick, Provenance, RerankEvidence, RerankReport, SemanticEvidence, TermEvidence, WordEvidence,
+    CalledTogether, Considered, Definition, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible,
+    IneligibleTool, KeywordEvidence, Pick, PriorEvidence, Provenance, RerankEvidence, RerankReport, SemanticEvidence,
+    TermEvidence, WordEvidence,
 };
+use crate::sequences::Gain;
 
 /// How many candidates an outcome shows the evidence of, beside the picked ones.
 pub(crate) const MAX_CONSIDERED: usize = 100;
@@ -124,6 +126,16 @@ impl Basis {
         }
     }
 
+    /// Tells whether the tool scores at least as much as one of the value `least`, without what it has gained by those
+    /// in use: a habit may put tools in another order, and is no evidence that one is wanted at all.
+    pub(crate) fn reaches(&self, candidate: Candidate, least: f32) -> bool {
+        candidate.score >= least
+            && match self {
+                Self::Fused { fused, .. } => fused.own_value(candidate.tool) >= least,
+                Self::Custom { .. } | Self::Registration { .. } => true,
+            }
+    }
+
     /// Returns the estimated probability that any eligible tool answers the request.
     pub(crate) fn answerable(&self) -> Option<f32> {
         match self {
@@ -214,21 +226,33 @@ impl<'a> Explainer<'a> {
         let over_cutoff = kept.over_cutoff.iter().map(|&tool| (tool, DropReason::MaxCandidates));
         let over_source = kept.over_source.iter().map(|&tool| (tool, DropReason::MaxPerSource));
         let over_required = kept.over_required.iter().map(|&tool| (tool, DropReason::MaxRequired));
+        let over_in_use = self.request.in_use.over.iter().filter(|tool| {
+            self.request.eligibility.admits(**tool) && kept.picks.iter().all(|pick| pick.tool != **tool)
+        });
+        let over_in_use = over_in_use.map(|&tool| (tool, DropReason::MaxInUse));
         let over_budget = kept.over_budget.iter().map(|&tool| (tool, DropReason::TokenBudget));
         let same = kept.twins.values().flatten().map(|&tool| (tool, DropReason::Same));
         let covered = kept.covered.iter().map(|&tool| (tool, DropReason::Covered));
-        let dropped = over_cutoff.chain(over_source).chain(over_required).chain(over_budget).chain(same).chain(covered);
+        let dropped = over_cutoff
+            .chain(over_in_use)
+            .chain(over_source)
+            .chain(over_required)
+            .chain(over_budget)
+            .chain(same)
+            .chain(covered);
         dropped.map(|(tool, reason)| Dropped { tool: self.id(tool), reason }).collect()
     }
 
     /// Returns what the caller may not see; tools that are asked for by name come first, and then what picked tools require.
     pub(crate) fn ineligible(&self, kept: &Kept) -> Ineligible {
-        let Request { eligibility, mentions, always, .. } = self.request;
+        let Request { eligibility, mentions, always, in_use, .. } = self.request;
+        let named = mentions.iter().map(|mention| mention.tool);
         let asked_for: BTreeSet<ToolId> =
-            mentions.iter().map(|mention| mention.tool).chain(always.keys().copied()).collect();
+            named.chain(always.keys().copied()).chain(in_use.tools.keys().copied()).collect();
+        let wanted = |tool: ToolId| always.get(&tool).or(in_use.tools.get(&tool)).map(String::as_str);
         let named = asked_for.iter().filter(|&&tool| !eligibility.admits(tool)).map(|&tool| IneligibleTool {
             tool: self.id(tool),
-            named: self.request.mention(tool).or(always.get(&tool).map(String::as_str)).map(str::to_owned),
+            named: self.request.mention(tool).or(wanted(tool)).map(str::to_owned),
             reasons: self.request.reasons(self.index, tool),
         });
         let required = kept.refused.iter().filter(|(tool, _)| !asked_for.contains(tool)).map(|(&tool, name)| {
@@ -255,12 +279,14 @@ impl<'a> Explainer<'a> {
             scorer: self.basis.scorer().to_owned(),
             named: self.request.mention(tool).map(str::to_owned),
             always_included: self.request.always.contains_key(&tool),
+            in_use: self.request.in_use.tools.get(&tool).cloned(),
             needed_by: self.request.needed.get(&tool).cloned().unwrap_or_default(),
             required_by: Vec::new(),
             covers: None,
             keyword: None,
             semantic: Vec::new(),
             fusion: None,
+            prior: None,
             rerank: self.reranked.and_then(|reranked| reranked.evidence.get(&tool).copied()),
             details: None,
         };
@@ -281,9 +307,20 @@ impl<'a> Explainer<'a> {
                     parts: self.parts(fused, tool),
                     value: fused.value(tool),
                 });
+                provenance.prior = fused.gains.get(&tool).map(|raised| self.prior_evidence(raised));
             }
         }
         provenance
+    }
+
+    fn prior_evidence(&self, raised: &Raised) -> PriorEvidence {
+        let by = raised.gains.iter().map(|&Gain { with, together, expected, log_ratio }| CalledTogether {
+            with: self.id(with),
+            together,
+            expected,
+            log_ratio,
+        });
+        PriorEvidence { gain: raised.value, by: by.collect() }
     }
 
     fn semantic_evidence(&self, part: &Part, vectors: &Vectors, tool: ToolId) -> SemanticEvidence {
@@ -291,6 +328,7 @@ impl<'a> Explainer<'a> {
         SemanticEvidence {
             rank: part.signal.rank(tool, &self.request.eligibility),
             score: part.signal.of(tool),
+            context: part.signal.of_context(tool),
             model: vectors.embedder().identity().to_owned(),
             words: words
                 .map_or_else(Vec::new, |(_, words)| words.evidence(vectors, self.index.catalog.tool(tool), tool)),
@@ -333,6 +371,7 @@ impl<'a> Explainer<'a> {
         KeywordEvidence {
             rank: part.signal.rank(tool, &self.request.eligibility),
             score: part.signal.of(tool),
+            context: part.signal.of_context(tool),
             terms: evidence.collect(),
         }
     }
@@ -351,6 +390,9 @@ fn reason(basis: &Basis, tool: ToolId, provenance: &Provenance, reranker: Option
     }
     if provenance.always_included {
         clauses.push("the caller always includes it".to_owned());
+    }
+    if let Some(name) = &provenance.in_use {
+        clauses.push(format!("the task uses it already as {name:?}"));
     }
     match &provenance.needed_by[..] {
         [] => {}
@@ -382,6 +424,15 @@ fn reason(basis: &Basis, tool: ToolId, provenance: &Provenance, reranker: Option
                 let near = near_words(told, provenance.keyword.as_ref());
                 clauses.push(format!("its meaning is {:.2} similar{rank}{near}", semantic.score));
             }
+            if provenance.in_use.is_none() && is_from_context(provenance) {
+                clauses.push("what was said before calls for it".to_owned());
+            }
+            if let Some(CalledTogether { with, together, .. }) =
+                provenance.prior.iter().find_map(|prior| prior.by.first())
+            {
+                let tasks = if *together == 1 { "task" } else { "tasks" };
+                clauses.push(format!("{together} {tasks} called it with {with:?}, which is in use"));
+            }
         }
     }
     if let (Some(reranker), Some(RerankEvidence { before, after, .. })) = (reranker, provenance.rerank)
@@ -400,6 +451,17 @@ fn reason(basis: &Basis, tool: ToolId, provenance: &Provenance, reranker: Option
         sentence.push('.');
     }
     sentence
+}
+
+/// Tells whether at least half of a weighted sum comes from the context of the request.
+fn is_from_context(provenance: &Provenance) -> bool {
+    let Some(FusionEvidence { parts, .. }) = &provenance.fusion else { return false };
+    let of = |name: &str| parts.get(name).map_or(0.0, |part| part.weight);
+    let keyword = provenance.keyword.iter().map(|keyword| of("keyword") * keyword.context.unwrap_or_default());
+    let semantic = provenance.semantic.iter().map(|model| of(&model.model) * model.context.unwrap_or_default());
+    let context: f32 = keyword.chain(semantic).sum();
+    let sum: f32 = parts.values().map(|part| part.weight * part.score).sum();
+    context > 0.0 && context >= sum / 2.0
 }
 
 /// `"flight" and "Oslo" match in its name and description`, with the weightiest words first.

@@ -11,6 +11,8 @@
 
 mod fits;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use self::fits::Fit;
@@ -18,6 +20,7 @@ use crate::eligibility::Eligibility;
 use crate::embed::Embedder;
 use crate::ranking::{Candidate, ToolId, top_k};
 use crate::retrieve::Signal;
+use crate::sequences::{Gain, Gains};
 
 /// The constant of reciprocal rank fusion unless told otherwise.
 pub const DEFAULT_RRF_K: u32 = 60;
@@ -109,6 +112,16 @@ pub(crate) struct Part {
     pub(crate) weight: f32,
 }
 
+/// What a value has gained.
+#[derive(Debug)]
+pub(crate) struct Raised {
+    pub(crate) gains: Vec<Gain>,
+    /// What the gain adds to the value.
+    pub(crate) value: f32,
+    /// The value without it.
+    own: f32,
+}
+
 /// The fused value of every tool.
 #[derive(Debug)]
 pub(crate) struct Fused {
@@ -116,6 +129,8 @@ pub(crate) struct Fused {
     pub(crate) method: Fusion,
     fit: &'static Fit,
     values: Vec<f32>,
+    /// What tools have gained by those in use, and what their values were without.
+    pub(crate) gains: BTreeMap<ToolId, Raised>,
     /// The best keyword score of an eligible tool.
     best_keyword: f32,
     /// The part of a tool's evidence that is the same for all tools of the request.
@@ -151,7 +166,8 @@ impl Fused {
         }
         // The largest share that an eligible tool has of what the request's words could score, 0..1.
         let coverage = if ceiling > 0.0 { best_keyword / ceiling } else { 0.0 };
-        let mut fused = Self { parts, method, fit, values, best_keyword, offset: 0.0, answerable: 0.0 };
+        let mut fused =
+            Self { parts, method, fit, values, gains: BTreeMap::new(), best_keyword, offset: 0.0, answerable: 0.0 };
         fused.compare(eligibility, coverage);
         fused
     }
@@ -164,7 +180,8 @@ impl Fused {
         let pool = others.into_iter().filter_map(|(retriever, other)| {
             let own = &self.parts.iter().find(|part| part.retriever == retriever)?.signal;
             let scores = own.scores.iter().chain(&other.scores).copied().collect();
-            let signal = Signal { scores, floor: other.floor, ceiling: own.ceiling.max(other.ceiling) };
+            let signal =
+                Signal { scores, floor: other.floor, ceiling: own.ceiling.max(other.ceiling), context: other.context };
             Some((retriever, signal))
         });
         let behind = theirs.admitted().map(|other| ToolId::from_index(tools + other.index()));
@@ -191,6 +208,23 @@ impl Fused {
         self.answerable = if best.is_some_and(|best| self.matched(best.tool)) { logistic(evidence) } else { 0.0 };
         self.offset = relevance.answerable * evidence + relevance.crowd * crowd - relevance.distance * best_value
             + relevance.intercept;
+    }
+
+    /// Raises values by what the tools gain by those in use. A score is a logistic function of the value, so a gain of
+    /// one nat is divided by that function's slope: the odds of a tool grow by the ratio. Ranks cannot be raised.
+    pub(crate) fn raise(&mut self, gains: Gains) {
+        for (tool, gains) in gains {
+            let own = self.value(tool);
+            let log_ratio: f32 = gains.iter().map(|gain| gain.log_ratio).sum();
+            let value = log_ratio / self.fit.relevance.distance;
+            self.values[tool.index()] = own + value;
+            self.gains.insert(tool, Raised { gains, value, own });
+        }
+    }
+
+    /// Returns the tool's value without what it has gained by those in use.
+    pub(crate) fn own_value(&self, tool: ToolId) -> f32 {
+        self.gains.get(&tool).map_or_else(|| self.value(tool), |raised| raised.own)
     }
 
     /// Returns the tool's fused value, which orders the tools.
@@ -274,7 +308,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn signal(scores: &[f32], floor: f32, ceiling: f32) -> Signal {
-        Signal { scores: scores.to_vec(), floor, ceiling }
+        Signal { scores: scores.to_vec(), floor, ceiling, context: None }
     }
 
     fn naive_ranks(scores: &[f32], admitted: &[ToolId], floor: f32) -> Vec<Option<usize>> {

@@ -36,6 +36,7 @@ mod repair;
 mod schema;
 mod catalog;
 mod names;
+mod sequences;
 mod check;
 mod eligibility;
 #[cfg(feature = "fastembed")]
@@ -84,7 +85,7 @@ pub use embed::{EndpointEmbedder, EndpointOptions};
 pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
 pub use error::{
     AdvertisingError, ArgumentFault, CallError, CatalogError, CatalogFault, EmbedError, IndexError, PickError,
-    RerankError, ResponseError, ScorerError, SkillError, SkillFault, TranslateError, UnknownProvider,
+    RerankError, ResponseError, ScorerError, SequencesError, SkillError, SkillFault, TranslateError, UnknownProvider,
 };
 pub use fuse::{DEFAULT_RRF_K, Fusion, Mode};
 pub use index::{IndexStats, TermKind};
@@ -94,7 +95,7 @@ pub use names::{
 };
 #[cfg(feature = "fastembed")]
 pub use onnx::OnnxOptions;
-pub use options::{Choice, PickOptions, TokenBudget, UNTRUSTED_MAX_PER_SOURCE};
+pub use options::{Choice, MAX_IN_USE, PickOptions, TokenBudget, UNTRUSTED_MAX_PER_SOURCE};
 #[cfg(feature = "tokens")]
 pub use provider::Tokenizer;
 pub use provider::{
@@ -113,10 +114,12 @@ pub use rerank::{
 pub use schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 pub use scorer::{Score, ScoreFuture, Scorer, per_tool};
 pub use selection::{
-    Considered, Definition, Degraded, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible, IneligibleTool,
-    KeywordEvidence, Pick, Provenance, RerankEvidence, RerankReport, SELECTION_VERSION, Selection, SemanticEvidence,
-    SkillPick, Stage, StageReport, StageStatus, TermEvidence, Timings, TokenReport, WordEvidence,
+    CalledTogether, Considered, Definition, Degraded, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible,
+    IneligibleTool, KeywordEvidence, Pick, PriorEvidence, Provenance, RerankEvidence, RerankReport, SELECTION_VERSION,
+    Selection, SemanticEvidence, SkillPick, Stage, StageReport, StageStatus, TermEvidence, Timings, TokenReport,
+    WordEvidence,
 };
+pub use sequences::{SequenceStats, Sequences};
 
 /// Compiles and runs the examples of the README.
 #[cfg(doctest)]

@@ -11,7 +11,7 @@ use crate::eligibility::{Eligibility, IneligibleReason, Limits};
 use crate::error::PickError;
 use crate::fuse::{Fusion, Mode};
 use crate::index::Index;
-use crate::names::{Mention, Resolution};
+use crate::names::{Mention, NameTable, Resolution};
 use crate::provider::{Provider, TranslateOptions};
 use crate::query::Query;
 use crate::ranking::ToolId;
@@ -20,6 +20,9 @@ use crate::scorer::Scorer;
 
 /// The [`PickOptions::max_per_source`] of a server, whose catalog may hold tools of sources that nobody vouches for.
 pub const UNTRUSTED_MAX_PER_SOURCE: usize = 1;
+
+/// The most tools that stay because they are in use.
+pub const MAX_IN_USE: usize = 16;
 
 /// How the picks are chosen from the ranking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -100,6 +103,11 @@ pub struct PickOptions {
     pub deny_sources: BTreeSet<String>,
     /// Tools that are returned whatever their score, unless ineligible.
     pub always_include: Vec<String>,
+    /// Tools that the task has called so far, the latest last, beside those that the request's transcript calls. They
+    /// are returned whatever their score, unless ineligible, on top of `max_candidates` and `max_per_source`; the
+    /// latest [`MAX_IN_USE`]. A name that several tools share means all of them, and one that no tool has is no error:
+    /// [`Selection::unknown_in_use`](crate::Selection::unknown_in_use) tells it.
+    pub in_use: Vec<String>,
     /// Tools that may not be seen; a name that several tools share excludes all of them.
     pub exclude: Vec<String>,
     /// The most tools of one source, unless it is trusted. [`UNTRUSTED_MAX_PER_SOURCE`] suits a catalog that strangers
@@ -132,6 +140,7 @@ impl Default for PickOptions {
             allow_sources: BTreeSet::new(),
             deny_sources: BTreeSet::new(),
             always_include: Vec::new(),
+            in_use: Vec::new(),
             exclude: Vec::new(),
             max_per_source: None,
             trusted_sources: BTreeSet::new(),
@@ -161,6 +170,8 @@ pub(crate) struct Request<'a> {
     pub(crate) mentions: Vec<Mention>,
     /// Tools that the caller wants whatever their score, eligible or not.
     pub(crate) always: BTreeMap<ToolId, String>,
+    /// Tools that are in use, eligible or not.
+    pub(crate) in_use: InUse,
     /// Tools that picked skills need, eligible or not, with the names of the skills.
     pub(crate) needed: BTreeMap<ToolId, Vec<String>>,
     limits: Limits,
@@ -204,14 +215,20 @@ impl<'a> Request<'a> {
         };
         let eligibility = index.policies.decide(&index.catalog, &limits, &by_tool);
         let mentions = index.names.mentions(query.text());
+        let in_use = InUse::new(&index.names, query, options);
         let needed = BTreeMap::new();
-        Ok(Self { query, options, mode, eligibility, mentions, always, needed, limits, by_tool })
+        Ok(Self { query, options, mode, eligibility, mentions, always, in_use, needed, limits, by_tool })
     }
 
     /// Returns the eligible tools that stay whatever their score.
     pub(crate) fn musts(&self) -> BTreeSet<ToolId> {
         let named = self.mentions.iter().map(|mention| mention.tool);
         named.chain(self.always.keys().copied()).filter(|&tool| self.eligibility.admits(tool)).collect()
+    }
+
+    /// Returns the eligible tools that stay because they are in use.
+    pub(crate) fn held(&self) -> BTreeSet<ToolId> {
+        self.in_use.tools.keys().copied().filter(|&tool| self.eligibility.admits(tool)).collect()
     }
 
     /// Returns the eligible tools that picked skills bring along.
@@ -229,6 +246,42 @@ impl<'a> Request<'a> {
     /// Returns the name by which the request names the tool outright.
     pub(crate) fn mention(&self, tool: ToolId) -> Option<&str> {
         self.mentions.iter().find(|mention| mention.tool == tool).map(|mention| mention.name.as_str())
+    }
+}
+
+/// What a task has called so far.
+#[derive(Debug, Default)]
+pub(crate) struct InUse {
+    /// The latest [`MAX_IN_USE`] tools, each with the name by which it was called last.
+    pub(crate) tools: BTreeMap<ToolId, String>,
+    /// Tools that were called longer ago, the latest first.
+    pub(crate) over: Vec<ToolId>,
+    /// Names that no tool has, the latest first.
+    pub(crate) unknown: Vec<String>,
+}
+
+impl InUse {
+    /// Resolves the names that the caller gives, and then those of the transcript, each from the latest on.
+    fn new(names: &NameTable, query: &Query, options: &PickOptions) -> Self {
+        let mut in_use = Self::default();
+        for name in options.in_use.iter().rev().chain(query.called().iter().rev()) {
+            let mut is_known = false;
+            for tool in names.meant(name) {
+                is_known = true;
+                if in_use.tools.contains_key(&tool) || in_use.over.contains(&tool) {
+                    continue;
+                }
+                if in_use.tools.len() < MAX_IN_USE {
+                    in_use.tools.insert(tool, name.clone());
+                } else {
+                    in_use.over.push(tool);
+                }
+            }
+            if !is_known && !in_use.unknown.contains(name) {
+                in_use.unknown.push(name.clone());
+            }
+        }
+        in_use
     }
 }
 

@@ -1,13 +1,18 @@
 //! What is asked.
 //!
-//! A [`Query`] is the text that the retrievers see. It is made from a string or from any JSON value, which is
-//! stringified. Text beyond [`MAX_QUERY_BYTES`] is not read, and [`Query::truncated`] says so: a request of a
-//! megabyte carries no more intent than its first pages, and must not cost more than they do.
+//! A [`Query`] is the text that the retrievers see. It is made from a string, from a transcript, whose last user
+//! message is the request, or from any other JSON value, which is stringified. Text beyond [`MAX_QUERY_BYTES`] is not
+//! read, and [`Query::truncated`] says so: a request of a megabyte carries no more intent than its first pages, and
+//! must not cost more than they do.
+
+mod transcript;
 
 use std::ops::Range;
 
 use serde_json::Value;
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
+
+use self::transcript::Transcript;
 
 /// The most text of a request that is read, in bytes of UTF-8.
 pub const MAX_QUERY_BYTES: usize = 64 * 1024;
@@ -15,14 +20,26 @@ pub const MAX_QUERY_BYTES: usize = 64 * 1024;
 /// The most parts that [`Query::sentences`] gives.
 pub(crate) const MAX_SENTENCES: usize = 16;
 
+/// The most earlier messages that are read, the latest ones.
+const MAX_CONTEXT_MESSAGES: usize = 4;
+/// Earlier messages say enough when they have as many bytes: "and in Turin?" has not.
+const CONTEXT_ENOUGH: usize = 20;
+/// The most text of earlier messages that is read, in bytes of UTF-8, the latest first.
+const MAX_CONTEXT_BYTES: usize = 8 * 1024;
+
 /// Words that join clauses. Commas part the items of lists as often as clauses, and do not count.
 const JOINS: [&str; 7] = ["and", "then", "also", "but", "plus", "while", "or"];
 
-/// A request, normalised to text.
+/// A request, normalised to text, and what was said and called before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     text: String,
     truncated: bool,
+    /// What was said before, and the request; empty where the request stands alone.
+    conversation: String,
+    /// How many bytes of that were said before.
+    context: usize,
+    called: Vec<String>,
 }
 
 impl Query {
@@ -33,7 +50,43 @@ impl Query {
         if truncated {
             text.truncate(text.floor_char_boundary(MAX_QUERY_BYTES));
         }
-        Self { text, truncated }
+        Self { text, truncated, conversation: String::new(), context: 0, called: Vec::new() }
+    }
+
+    /// Reads a transcript: an array of messages, or an object with `messages` (OpenAI Chat, Anthropic, Ollama), `input`
+    /// (OpenAI Responses) or `contents` (Gemini).
+    ///
+    /// The last message of the user is the request, those before it are its context, and the names that the assistant
+    /// called are kept. Nothing else is read: who writes a tool's result or the assistant's text has no say in what is
+    /// picked. Of a long transcript the end is read. `None` where the value is no transcript.
+    pub fn from_transcript(value: &Value) -> Option<Self> {
+        let Transcript { mut said, called } = Transcript::read(value)?;
+        let request = said.pop().unwrap_or_default();
+        Some(Self { called, ..Self::new(request).with_context(&said) })
+    }
+
+    /// Adds what the user said before, oldest first, so that a request that goes on with it is understood. What counts
+    /// is the last message, and where it is as short as "and in Turin?", those before it: at most 4 messages and 8 KiB.
+    #[must_use]
+    pub fn with_context<T: AsRef<str>>(mut self, earlier: &[T]) -> Self {
+        let mut kept = Vec::new();
+        let mut bytes = 0;
+        for message in earlier.iter().rev().take(MAX_CONTEXT_MESSAGES) {
+            let message = message.as_ref();
+            let message = &message[..message.floor_char_boundary(MAX_CONTEXT_BYTES - bytes)];
+            bytes += message.len();
+            kept.push(message);
+            if bytes >= CONTEXT_ENOUGH {
+                break;
+            }
+        }
+        kept.reverse();
+        let context = kept.join("\n");
+        if !is_blank(&context) {
+            self.context = context.len();
+            self.conversation = format!("{context}\n{}", self.text);
+        }
+        self
     }
 
     /// Returns the text that is searched for.
@@ -41,7 +94,23 @@ impl Query {
         &self.text
     }
 
-    /// Tells whether text beyond [`MAX_QUERY_BYTES`] was left out.
+    /// Returns what the user said before, as far as it counts, one message after the other on lines of their own; empty
+    /// where the request stands alone.
+    pub fn context(&self) -> &str {
+        &self.conversation[..self.context]
+    }
+
+    /// Returns what was said before together with the request; empty where that stands alone.
+    pub(crate) fn conversation(&self) -> &str {
+        &self.conversation
+    }
+
+    /// Returns the names of the tools that the assistant has called, each once, the latest last.
+    pub fn called(&self) -> &[String] {
+        &self.called
+    }
+
+    /// Tells whether text of the request beyond [`MAX_QUERY_BYTES`] was left out.
     pub fn truncated(&self) -> bool {
         self.truncated
     }
@@ -49,14 +118,19 @@ impl Query {
     /// Returns the sentences and lines that hold words, in order; where there are more than [`MAX_SENTENCES`],
     /// neighbours are taken together.
     pub(crate) fn sentences(&self) -> Vec<&str> {
-        self.together(&self.sentence_ranges())
+        together(&self.text, &sentence_ranges(&self.text))
+    }
+
+    /// Returns the sentences of the conversation, as [`Query::sentences`] does those of the request.
+    pub(crate) fn conversation_sentences(&self) -> Vec<&str> {
+        together(&self.conversation, &sentence_ranges(&self.conversation))
     }
 
     /// Returns the parts that may each need a tool of their own: the sentences, cut at English words like `and` and `then`;
     /// at most [`MAX_SENTENCES`], as there.
     pub(crate) fn clauses(&self) -> Vec<&str> {
         let mut ranges = Vec::new();
-        for sentence in self.sentence_ranges() {
+        for sentence in sentence_ranges(&self.text) {
             let (mut start, mut at) = (sentence.start, sentence.start);
             for word in self.text[sentence.clone()].split_inclusive(char::is_whitespace) {
                 if JOINS.iter().any(|join| join.eq_ignore_ascii_case(word.trim_end())) {
@@ -68,38 +142,41 @@ impl Query {
             ranges.push(start..sentence.end);
         }
         ranges.retain(|range| self.text[range.clone()].contains(char::is_alphanumeric));
-        self.together(&ranges).into_iter().map(str::trim).collect()
-    }
-
-    fn sentence_ranges(&self) -> Vec<Range<usize>> {
-        let text = self.text.as_str();
-        let mut ranges = Vec::new();
-        let mut start = 0;
-        let mut letters = text.char_indices().peekable();
-        while let Some((at, letter)) = letters.next() {
-            let next = letters.peek().map(|&(_, next)| next);
-            if ends_sentence(letter, next) || next.is_none() {
-                let end = at + letter.len_utf8();
-                if text[start..end].contains(char::is_alphanumeric) {
-                    ranges.push(start..end);
-                }
-                start = end;
-            }
-        }
-        ranges
-    }
-
-    /// Takes neighbours together, so that there are at most [`MAX_SENTENCES`] texts.
-    fn together(&self, ranges: &[Range<usize>]) -> Vec<&str> {
-        let together = ranges.len().div_ceil(MAX_SENTENCES).max(1);
-        ranges.chunks(together).map(|group| &self.text[group[0].start..group[group.len() - 1].end]).collect()
+        together(&self.text, &ranges).into_iter().map(str::trim).collect()
     }
 
     /// Tells whether there is nothing to search for: only white space, punctuation and characters that nobody sees.
     pub fn is_blank(&self) -> bool {
-        use GeneralCategoryGroup::{Other, Punctuation, Separator};
-        self.text.chars().all(|c| matches!(c.general_category_group(), Separator | Punctuation | Other))
+        is_blank(&self.text)
     }
+}
+
+fn is_blank(text: &str) -> bool {
+    use GeneralCategoryGroup::{Other, Punctuation, Separator};
+    text.chars().all(|c| matches!(c.general_category_group(), Separator | Punctuation | Other))
+}
+
+fn sentence_ranges(text: &str) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
+    let mut start = 0;
+    let mut letters = text.char_indices().peekable();
+    while let Some((at, letter)) = letters.next() {
+        let next = letters.peek().map(|&(_, next)| next);
+        if ends_sentence(letter, next) || next.is_none() {
+            let end = at + letter.len_utf8();
+            if text[start..end].contains(char::is_alphanumeric) {
+                ranges.push(start..end);
+            }
+            start = end;
+        }
+    }
+    ranges
+}
+
+/// Takes neighbours together, so that there are at most [`MAX_SENTENCES`] texts.
+fn together<'t>(text: &'t str, ranges: &[Range<usize>]) -> Vec<&'t str> {
+    let together = ranges.len().div_ceil(MAX_SENTENCES).max(1);
+    ranges.chunks(together).map(|group| &text[group[0].start..group[group.len() - 1].end]).collect()
 }
 
 /// Tells whether a sentence or line ends at `letter`; a full stop inside a word, as in `3.5` or `main.rs`, ends none.
@@ -124,11 +201,12 @@ impl From<String> for Query {
 }
 
 impl From<&Value> for Query {
-    /// Takes a JSON string as it is and any other value as its compact JSON text.
+    /// Takes a JSON string as it is, a transcript as [`Query::from_transcript`] does, and any other value as its
+    /// compact JSON text.
     fn from(value: &Value) -> Self {
         match value {
             Value::String(text) => Self::new(text.as_str()),
-            other => Self::new(other.to_string()),
+            other => Self::from_transcript(other).unwrap_or_else(|| Self::new(other.to_string())),
         }
     }
 }
@@ -182,6 +260,31 @@ mod tests {
         let sentences = query.sentences();
         assert!(sentences.len() <= MAX_SENTENCES && sentences.len() > MAX_SENTENCES / 2, "{}", sentences.len());
         assert_eq!(sentences.concat(), text.trim_end());
+    }
+
+    #[test]
+    fn the_last_message_of_the_user_is_the_request_and_the_one_before_is_its_context() {
+        let say = |text: &str| json!({"role": "user", "content": text});
+        let weather = "What is the weather in Nice?";
+        let talk =
+            json!([say("x"), say(weather), say("and in Turin?"), {"role": "assistant", "content": "c"}, say("d")]);
+        let query = Query::from(&talk);
+        assert_eq!((query.text(), query.context()), ("d", "What is the weather in Nice?\nand in Turin?"));
+        assert_eq!(query.conversation(), "What is the weather in Nice?\nand in Turin?\nd");
+        assert_eq!(Query::from(&json!([say("x"), say(weather), say("d")])).context(), weather);
+        assert_eq!(Query::from(&json!([{"role": "system", "content": "x"}])).text(), "");
+        assert_eq!(Query::from(&json!([say("d")])), Query::new("d"));
+        assert_eq!(Query::from(&json!([say(" ?!"), say("d")])), Query::new("d"));
+    }
+
+    #[test]
+    fn the_context_is_bounded() {
+        assert_eq!(Query::new("x").with_context(&["1", "2", "3", "4", "5"]).context(), "2\n3\n4\n5");
+        let long = "é".repeat(MAX_CONTEXT_BYTES);
+        let query = Query::new("x").with_context(&["too much", &long, "kept"]);
+        assert!(query.context().len() <= MAX_CONTEXT_BYTES + 1 && query.context().ends_with("é\nkept"));
+        let enormous = json!([{"role": "user", "content": "é".repeat(MAX_QUERY_BYTES)}]);
+        assert!(Query::from(&enormous).truncated());
     }
 
     #[test]

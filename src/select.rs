@@ -21,6 +21,8 @@ pub(crate) struct Cut<'a> {
     pub(crate) trusted_sources: &'a BTreeSet<String>,
     /// Tools that stay whatever their score.
     pub(crate) must: &'a BTreeSet<ToolId>,
+    /// Tools that are returned beyond `max_candidates` and `max_per_source`, because they are in use.
+    pub(crate) held: &'a BTreeSet<ToolId>,
     /// Tools that are returned beyond `max_candidates`, because something that is returned needs them.
     pub(crate) needed: &'a BTreeSet<ToolId>,
     /// Which tools are the same; `None` where each is returned for itself.
@@ -58,12 +60,15 @@ pub(crate) struct Kept {
 
 /// Cuts `ranking`, which is in order, best first.
 pub(crate) fn cut(ranking: &[Candidate], catalog: &Catalog, cut: Cut<'_>) -> Kept {
+    let (held, others): (Vec<Candidate>, Vec<Candidate>) =
+        ranking.iter().partition(|candidate| cut.held.contains(&candidate.tool));
     let (musts, others): (Vec<Candidate>, Vec<Candidate>) =
-        ranking.iter().partition(|candidate| cut.must.contains(&candidate.tool));
+        others.into_iter().partition(|candidate| cut.must.contains(&candidate.tool));
     let (stay, leave) = musts.split_at(musts.len().min(cut.max_candidates));
     let mut places = Places::new(catalog, &cut);
+    held.iter().for_each(|&candidate| places.keep(candidate));
     stay.iter().for_each(|&candidate| places.take(candidate));
-    places.fill(others, cut.max_candidates, cut.cover.clone());
+    places.fill(others, held.len(), cut.max_candidates, cut.cover.clone());
     let mut kept = places.kept;
     let picked: BTreeSet<ToolId> = kept.picks.iter().map(|candidate| candidate.tool).collect();
     let brought = |tool: ToolId| cut.needed.contains(&tool) && !picked.contains(&tool);
@@ -103,6 +108,11 @@ impl<'a> Places<'a> {
         if source.is_none_or(|source| !self.trusted_sources.contains(source)) {
             *self.per_source.entry(source).or_default() += 1;
         }
+        self.keep(candidate);
+    }
+
+    /// Returns the tool without counting it.
+    fn keep(&mut self, candidate: Candidate) {
         if let Some(likeness) = self.likeness_of(candidate.tool) {
             self.likeness.entry(likeness).or_insert(candidate.tool);
         }
@@ -136,17 +146,18 @@ impl<'a> Places<'a> {
         over
     }
 
-    /// Fills the places that are left. The best candidate always gets one; the others by what they add, where there is a
-    /// `cover`, else by rank.
-    fn fill(&mut self, candidates: Vec<Candidate>, places: usize, mut cover: Option<Cover>) {
+    /// Fills the places that are left beside the `held` tools. The best candidate always gets one; the others by what
+    /// they add, where there is a `cover`, else by rank.
+    fn fill(&mut self, candidates: Vec<Candidate>, held: usize, places: usize, mut cover: Option<Cover>) {
         let by_rank: Vec<ToolId> = candidates.iter().map(|candidate| candidate.tool).collect();
         let mut candidates = VecDeque::from(candidates);
         if let Some(cover) = &mut cover {
             self.kept.picks.iter().for_each(|candidate| cover.choose(candidate.tool));
         }
         let mut chosen_for = Vec::new();
-        while self.kept.picks.len() < places {
-            let next = cover.as_ref().filter(|_| !self.kept.picks.is_empty()).and_then(|cover| cover.next(&candidates));
+        while self.kept.picks.len() < held + places {
+            let next =
+                cover.as_ref().filter(|_| self.kept.picks.len() > held).and_then(|cover| cover.next(&candidates));
             let Some(candidate) = candidates.remove(next.map_or(0, |(place, _)| place)) else { break };
             if self.is_twin(candidate.tool) || self.is_over_source(candidate.tool) {
                 continue;
@@ -186,6 +197,7 @@ mod tests {
         max_per_source: Option<usize>,
         must: &[usize],
         needed: &[usize],
+        held: &[usize],
     ) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
         let tools = ["a", "a", "a", "b", "b"].iter().enumerate().map(|(i, source)| {
             let mut tool = Tool::new(format!("t{i}"), "");
@@ -196,13 +208,13 @@ mod tests {
         let catalog = Catalog::from_tools(tools).expect("valid");
         let ranking: Ranking = catalog.ids().map(|tool| Candidate { tool, score: 5.0 - tool.index() as f32 }).collect();
         let tools = |indices: &[usize]| indices.iter().map(|&index| ToolId::from_index(index)).collect();
-        let (must, needed) = (&tools(must), &tools(needed));
+        let (must, needed, held) = (&tools(must), &tools(needed), &tools(held));
         let trusted_sources = &["b".to_owned()].into();
         let (twins, cover) = (None, None);
         let kept = cut(
             &ranking,
             &catalog,
-            Cut { max_candidates, max_per_source, trusted_sources, must, needed, twins, cover },
+            Cut { max_candidates, max_per_source, trusted_sources, must, held, needed, twins, cover },
         );
         let index = |ids: Vec<ToolId>| ids.into_iter().map(ToolId::index).collect();
         (kept.picks.iter().map(|c| c.tool.index()).collect(), index(kept.over_source), index(kept.over_cutoff))
@@ -210,28 +222,35 @@ mod tests {
 
     #[test]
     fn the_cut_keeps_the_best() {
-        assert_eq!(run(2, None, &[], &[]), (vec![0, 1], vec![], vec![]));
-        assert_eq!(run(9, None, &[], &[]), (vec![0, 1, 2, 3, 4], vec![], vec![]));
+        assert_eq!(run(2, None, &[], &[], &[]), (vec![0, 1], vec![], vec![]));
+        assert_eq!(run(9, None, &[], &[], &[]), (vec![0, 1, 2, 3, 4], vec![], vec![]));
     }
 
     #[test]
     fn a_source_gets_no_more_than_its_share() {
-        assert_eq!(run(3, Some(1), &[], &[]), (vec![0, 3, 4], vec![1, 2], vec![]));
+        assert_eq!(run(3, Some(1), &[], &[], &[]), (vec![0, 3, 4], vec![1, 2], vec![]));
     }
 
     #[test]
     fn tools_that_must_stay_do_and_surplus_ones_are_told() {
-        assert_eq!(run(2, None, &[4], &[]), (vec![0, 4], vec![], vec![]));
-        assert_eq!(run(2, None, &[4, 3, 2], &[]), (vec![2, 3], vec![], vec![4]));
-        assert_eq!(run(3, Some(1), &[2], &[]), (vec![2, 3, 4], vec![0, 1], vec![]));
+        assert_eq!(run(2, None, &[4], &[], &[]), (vec![0, 4], vec![], vec![]));
+        assert_eq!(run(2, None, &[4, 3, 2], &[], &[]), (vec![2, 3], vec![], vec![4]));
+        assert_eq!(run(3, Some(1), &[2], &[], &[]), (vec![2, 3, 4], vec![0, 1], vec![]));
     }
 
     #[test]
     fn needed_tools_come_on_top_and_are_never_told_as_dropped() {
-        assert_eq!(run(2, None, &[], &[3, 4]), (vec![0, 1, 3, 4], vec![], vec![]));
-        assert_eq!(run(2, None, &[], &[0]), (vec![0, 1], vec![], vec![]), "it has a place already");
-        assert_eq!(run(1, Some(1), &[], &[1]), (vec![0, 1], vec![], vec![]));
-        assert_eq!(run(3, Some(1), &[], &[1]), (vec![0, 1, 3, 4], vec![2], vec![]));
-        assert_eq!(run(1, None, &[3, 4], &[4]), (vec![3, 4], vec![], vec![]));
+        assert_eq!(run(2, None, &[], &[3, 4], &[]), (vec![0, 1, 3, 4], vec![], vec![]));
+        assert_eq!(run(2, None, &[], &[0], &[]), (vec![0, 1], vec![], vec![]), "it has a place already");
+        assert_eq!(run(1, Some(1), &[], &[1], &[]), (vec![0, 1], vec![], vec![]));
+        assert_eq!(run(3, Some(1), &[], &[1], &[]), (vec![0, 1, 3, 4], vec![2], vec![]));
+        assert_eq!(run(1, None, &[3, 4], &[4], &[]), (vec![3, 4], vec![], vec![]));
+    }
+
+    #[test]
+    fn tools_in_use_take_no_place_and_no_share_of_their_source() {
+        assert_eq!(run(2, None, &[], &[], &[0, 4]), (vec![0, 1, 2, 4], vec![], vec![]));
+        assert_eq!(run(1, Some(1), &[], &[], &[0, 1]), (vec![0, 1, 2], vec![], vec![]));
+        assert_eq!(run(1, None, &[0, 3], &[0], &[0]), (vec![0, 3], vec![], vec![]), "named, needed and in use");
     }
 }

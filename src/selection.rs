@@ -48,7 +48,10 @@ pub struct Selection {
     pub ineligible: Ineligible,
     /// How many eligible tools scored below `min_score`, or matched nothing.
     pub below_threshold: usize,
-    /// Tools that the cut took away although they were named, always included, or good enough.
+    /// Names of tools in use that no tool of the catalog has, the latest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unknown_in_use: Vec<String>,
+    /// Tools that the cut took away although they were named, always included, in use, or good enough.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<Dropped>,
     /// Tools whose score was no score, and were left out.
@@ -161,6 +164,9 @@ pub struct Provenance {
     /// Whether the caller wants the tool whatever its score.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub always_included: bool,
+    /// The name by which the task has called the tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_use: Option<String>,
     /// The picked skills that need the tool, best first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub needed_by: Vec<String>,
@@ -179,6 +185,9 @@ pub struct Provenance {
     /// How the retrievers' scores became one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fusion: Option<FusionEvidence>,
+    /// What the tool has gained by those in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prior: Option<PriorEvidence>,
     /// What the reranker says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rerank: Option<RerankEvidence>,
@@ -196,6 +205,9 @@ pub struct KeywordEvidence {
     pub rank: Option<usize>,
     /// BM25 score: half that of the whole request, half that of the sentence that fits the tool best.
     pub score: f32,
+    /// By how much what the user said before changes the score; absent where the request stands alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<f32>,
     /// The request's terms that the tool has, in the order of the request.
     pub terms: Vec<TermEvidence>,
 }
@@ -222,6 +234,9 @@ pub struct SemanticEvidence {
     pub rank: Option<usize>,
     /// Cosine similarity, -1..1: half that of the whole request, half that of the sentence nearest to the tool.
     pub score: f32,
+    /// By how much what the user said before changes the score; absent where the request stands alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<f32>,
     /// Identity of the embedding model.
     pub model: String,
     /// The words of the request that bring the tool nearest, at most 4, the weightiest first; none where the model
@@ -257,7 +272,7 @@ pub struct FusionEvidence {
     /// Each retriever's part in a weighted sum, by `keyword` or the identity of a model; empty for reciprocal ranks,
     /// which stand with the retrievers.
     pub parts: BTreeMap<String, FusionPart>,
-    /// The fused value, by which tools are ordered.
+    /// The fused value, by which tools are ordered; with what the prior adds.
     pub value: f32,
 }
 
@@ -269,6 +284,30 @@ pub struct FusionPart {
     pub weight: f32,
     /// The retriever's score.
     pub score: f32,
+}
+
+/// What a tool gains because it is often called in tasks with those that are in use.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PriorEvidence {
+    /// What the fused value gains.
+    pub gain: f32,
+    /// The tools in use that it gains by, the most telling first.
+    pub by: Vec<CalledTogether>,
+}
+
+/// How often a tool was called together with one that is in use.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct CalledTogether {
+    /// The id of the tool in use.
+    pub with: String,
+    /// In how many tasks both were called.
+    pub together: u32,
+    /// In how many tasks they would both have been, had they nothing to do with each other.
+    pub expected: f32,
+    /// The logarithm of how much more likely the tool is for that, shrunken where few tasks tell.
+    pub log_ratio: f32,
 }
 
 /// What the reranker says of a tool.
@@ -373,6 +412,8 @@ pub enum DropReason {
     TokenBudget,
     /// A picked tool requires more tools than are brought along.
     MaxRequired,
+    /// More tools are in use than stay for that.
+    MaxInUse,
 }
 
 /// A stage of the pipeline.
@@ -388,6 +429,8 @@ pub enum Stage {
     Semantic,
     /// From signals to one value.
     Fuse,
+    /// Raising what goes with the tools in use; only where the engine has sequences of calls.
+    Prior,
     /// A custom scorer in place of retrieval and fusion.
     Scorer,
     /// Ranking skills; only where the engine has some.
@@ -407,6 +450,7 @@ impl fmt::Display for Stage {
             Self::Keyword => "keyword",
             Self::Semantic => "semantic",
             Self::Fuse => "fuse",
+            Self::Prior => "prior",
             Self::Scorer => "scorer",
             Self::Skills => "skills",
             Self::MinScore => "min_score",

@@ -11,7 +11,7 @@ use super::output;
 use crate::embed::models::{self, STATIC, TUNED};
 use crate::{
     Catalog, CatalogOptions, Choice, Conflicts, DEFAULT_RRF_K, EmbedError, Embedder, Engine, EngineBuilder, Fusion,
-    Mode, OperatorAliases, PickOptions, Reranker, Role, Skill,
+    Mode, OperatorAliases, PickOptions, Reranker, Role, Sequences, Skill,
 };
 
 /// Which retrievers rank.
@@ -486,6 +486,7 @@ impl Model {
 #[derive(Clone, Default)]
 pub(super) struct Beside {
     pub(super) skills: Option<Vec<Skill>>,
+    pub(super) sequences: Option<Sequences>,
     pub(super) reranker: Option<Arc<dyn Reranker>>,
 }
 
@@ -493,6 +494,9 @@ impl Beside {
     fn into(self, mut builder: EngineBuilder) -> EngineBuilder {
         if let Some(skills) = self.skills {
             builder = builder.skills(skills);
+        }
+        if let Some(sequences) = self.sequences {
+            builder = builder.sequences(sequences);
         }
         match self.reranker {
             Some(reranker) => builder.reranker(reranker),

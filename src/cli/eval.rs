@@ -19,6 +19,7 @@ use self::asking::{Answers, Doubts, pick_all};
 use self::plan::{Configuration, Plan};
 use self::poison::{Poison, PoisonReport};
 use super::args::{Beside, EligibilityArgs, RankingArgs, ReadingArgs};
+use super::history::HistoryArgs;
 use super::report::{Page, PageSet, Side};
 use super::rerank::RerankArgs;
 use super::{output, signals};
@@ -39,7 +40,7 @@ pub(super) struct EvalCommand {
     /// Catalog of a set of one's own.
     #[arg(long, value_name = "PATH", requires_all = ["queries", "qrels"])]
     catalog: Option<PathBuf>,
-    /// Its queries: JSON Lines with id and text.
+    /// Its queries: JSON Lines with id and text, or id and messages (a transcript).
     #[arg(long, value_name = "FILE", requires = "catalog")]
     queries: Option<PathBuf>,
     /// Its judgments: query, tool and grade, separated by tabs; or TREC qrels.
@@ -53,6 +54,8 @@ pub(super) struct EvalCommand {
     min_score: f32,
     #[command(flatten)]
     reading: ReadingArgs,
+    #[command(flatten)]
+    history: HistoryArgs,
     #[command(flatten)]
     eligibility: EligibilityArgs,
     #[command(flatten)]
@@ -75,7 +78,8 @@ pub(super) struct EvalCommand {
     /// Ask a seeded sample of 200 requests of each set with hostile tools in the catalog, and report what they change.
     /// The set's own sources are trusted; no other has more than one tool unless --max-per-source says so.
     #[arg(long, value_enum, value_name = "KIND",
-        conflicts_with_all = ["run_out", "signals_out", "abstention", "report", "compare", "rerank"])]
+        conflicts_with_all = ["run_out", "signals_out", "abstention", "report", "compare", "rerank",
+            "sequences", "in_use"])]
     poison: Option<Poison>,
     /// Compare with the runs in DIR, by a paired randomisation test.
     #[arg(long, value_name = "DIR")]
@@ -193,10 +197,11 @@ impl EvalCommand {
         let context = || format!("cannot evaluate the set {}", set.name);
         let queries = QuerySet::read(&set.queries)?;
         let catalog = self.reading.open(&set.catalog).with_context(context)?;
-        let beside = Beside { skills: None, reranker: reranker.cloned() };
+        let beside = Beside { skills: None, sequences: self.history.sequences()?, reranker: reranker.cloned() };
         let engines = plan.models.iter().map(|model| model.engine_with(catalog.clone(), beside.clone()));
         let engines = engines.collect::<anyhow::Result<Vec<Engine>>>().with_context(context)?;
         let subject = plan.subject();
+        self.history.warn_of_strangers(&engines[subject.model]);
         let engine = &engines[subject.model];
         if let Some(folder) = &self.signals_out {
             signals::write(&folder.join(&set.name), engine, &queries, &subject.options).with_context(context)?;
@@ -272,6 +277,7 @@ impl EvalCommand {
             min_score: self.min_score,
             ..PickOptions::default()
         };
+        self.history.apply(&mut options);
         std::mem::take(&mut self.eligibility).apply(&mut options);
         self.ranking.apply(&mut options);
         options

@@ -7,6 +7,7 @@ mod args;
 mod check;
 mod completions;
 mod eval;
+mod history;
 mod index;
 mod models;
 mod output;

@@ -10,21 +10,27 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::args::{Beside, CatalogArgs, EligibilityArgs, RankingArgs, read_input};
+use super::history::HistoryArgs;
 use super::output;
 use super::rerank::RerankArgs;
 use super::translate::{ViewArgs, definitions};
+use crate::catalog::spelling::shown;
 use crate::{
-    Definition, DropReason, Field, Fusion, IneligibleTool, PickOptions, Provenance, Provider, Query, RerankEvidence,
-    RerankReport, Selection, Skill, SkillFolder, SkillPick, StageStatus, TokenBudget, TokenReport, TranslateOptions,
-    Translation, WordEvidence, skills_section, tools_section,
+    CalledTogether, Definition, DropReason, Field, Fusion, IneligibleTool, PickOptions, PriorEvidence, Provenance,
+    Provider, Query, RerankEvidence, RerankReport, Selection, Skill, SkillFolder, SkillPick, StageStatus, TokenBudget,
+    TokenReport, TranslateOptions, Translation, WordEvidence, skills_section, tools_section,
 };
+
+/// How much is shown of a name that no tool has.
+const SHOWN_CHARS: usize = 80;
 
 #[derive(Args)]
 pub(super) struct PickCommand {
     /// The request.
     #[arg(required_unless_present = "input", conflicts_with = "input")]
     query: Option<String>,
-    /// Read the request from a file, or from standard input for `-`: text, or any JSON.
+    /// Read the request from a file, or from standard input for `-`: text, any JSON, or a transcript as providers write
+    /// it, whose last message of the user is the request.
     #[arg(long, value_name = "FILE|-")]
     input: Option<PathBuf>,
     #[command(flatten)]
@@ -44,6 +50,8 @@ pub(super) struct PickCommand {
     /// A tool that may not be picked; may be repeated.
     #[arg(long = "exclude", value_name = "TOOL")]
     exclude: Vec<String>,
+    #[command(flatten)]
+    history: HistoryArgs,
     #[command(flatten)]
     eligibility: EligibilityArgs,
     #[command(flatten)]
@@ -94,7 +102,9 @@ impl PickCommand {
         let reranker = self.rerank.open(self.ranking.folders())?;
         let catalog = self.catalog.open()?;
         let skills = self.skills.as_deref().map(read_skills).transpose()?;
-        let engine = self.ranking.engine_for_pick(catalog, Beside { skills, reranker })?;
+        let sequences = self.history.sequences()?;
+        let engine = self.ranking.engine_for_pick(catalog, Beside { skills, sequences, reranker })?;
+        self.history.warn_of_strangers(&engine);
         for report in engine.skill_reports().iter().filter(|report| !report.is_compatible()) {
             output::warn(report);
         }
@@ -113,6 +123,7 @@ impl PickCommand {
             let provider = self.provider.unwrap_or(Provider::OpenAiChat);
             options.token_budget = Some(TokenBudget { tokens, provider, view: view.clone() });
         }
+        self.history.apply(&mut options);
         self.eligibility.apply(&mut options);
         self.ranking.apply(&mut options);
         self.rerank.apply(&mut options);
@@ -191,6 +202,9 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
         let named = if tool.named.is_some() { ", though named" } else { "" };
         writeln!(text, " -  {} is left out{named}: {}", tool.tool, reasons(tool))?;
     }
+    for name in &selection.unknown_in_use {
+        writeln!(text, " -  {:?} is in use, and no tool of the catalog", shown(name, SHOWN_CHARS))?;
+    }
     for dropped in &selection.dropped {
         let reason = match dropped.reason {
             DropReason::MaxPerSource => "its source has its share already",
@@ -198,6 +212,7 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
             DropReason::Same => "a picked tool is the same but for its source",
             DropReason::Covered => "its place went to a tool for another part of the request",
             DropReason::TokenBudget => "the token budget has no room for it",
+            DropReason::MaxInUse => "more tools are in use than stay for that",
             DropReason::MaxRequired => "the picks require more tools than are brought along",
         };
         writeln!(text, " -  {} is left out: {reason}", dropped.tool)?;
@@ -296,6 +311,7 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
     let rank = |rank: Option<usize>| rank.map_or("no match".to_owned(), |rank| format!("rank {rank}"));
     if let Some(keyword) = &provenance.keyword {
         writeln!(text, "      keyword   {}, BM25 {:.3}", rank(keyword.rank), keyword.score)?;
+        context(text, keyword.context)?;
         for term in &keyword.terms {
             let fields: Vec<&str> = term.fields.iter().map(|field: &Field| field.label()).collect();
             writeln!(text, "        {:<20} {:>7.3}  {}", term.word, term.contribution, fields.join(", "))?;
@@ -303,21 +319,38 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
     }
     for semantic in &provenance.semantic {
         writeln!(text, "      semantic  {}, cosine {:.3} ({})", rank(semantic.rank), semantic.score, semantic.model)?;
+        context(text, semantic.context)?;
         for WordEvidence { word, contribution, meets, field, similarity, .. } in &semantic.words {
             let field = field.label();
             writeln!(text, "        {word:<20} {contribution:>7.3}  {field}: {meets} ({similarity:.2} similar)")?;
         }
     }
+    if let Some(PriorEvidence { gain, by, .. }) = &provenance.prior {
+        writeln!(text, "      prior     {gain:+.4}")?;
+        for CalledTogether { with, together, expected, log_ratio, .. } in by {
+            let more = format!("{together} times in one task, {expected:.2} by chance");
+            writeln!(text, "        {with:<20} {log_ratio:>+7.3}  {more}")?;
+        }
+    }
     if let Some(fusion) = &provenance.fusion {
+        let prior = provenance.prior.as_ref().map_or("", |_| " + prior");
         let parts: Vec<String> =
             fusion.parts.iter().map(|(name, part)| format!("{name} {:.3} × {:.3}", part.weight, part.score)).collect();
         match fusion.method {
             Fusion::Rrf { k } => writeln!(text, "      fused     {:.4} from the ranks, k = {k}", fusion.value)?,
-            Fusion::Weighted => writeln!(text, "      fused     {:.4} = {}", fusion.value, parts.join(" + "))?,
+            Fusion::Weighted => writeln!(text, "      fused     {:.4} = {}{prior}", fusion.value, parts.join(" + "))?,
         }
     }
     if let Some(RerankEvidence { score, before, after, .. }) = provenance.rerank {
         writeln!(text, "      reranked  {score:.3}, from place {before} to {after}")?;
     }
     Ok(())
+}
+
+/// By how much what was said before changes a score.
+fn context(text: &mut String, score: Option<f32>) -> std::fmt::Result {
+    match score {
+        Some(score) => writeln!(text, "        {score:+.3} of it for what was said before"),
+        None => Ok(()),
+    }
 }

@@ -9,7 +9,7 @@ use anyhow::Context;
 use super::args::progress_bar;
 use crate::eval::{QuerySet, write_atomically};
 use crate::fuse::Retriever;
-use crate::{Engine, PickOptions, Query};
+use crate::{Engine, PickOptions};
 
 /// Writes to `folder`: `RETRIEVER.npy` with a score for each query and tool, `ceiling.npy` with the largest keyword score
 /// that each query could give where the mode has keywords, and `ids.json` with the ids of the tools and of the queries.
@@ -21,7 +21,7 @@ pub(super) fn write(folder: &Path, engine: &Engine, queries: &QuerySet, options:
     let bar = progress_bar("writing signals");
     bar.set_length(queries.len() as u64);
     for (row, query) in queries.iter().enumerate() {
-        let signals = engine.signals(&Query::new(query.text.as_str()), options)?;
+        let signals = engine.signals(&query.query(), options)?;
         for (retriever, signal) in &signals {
             let name = retriever.name();
             if *retriever == Retriever::Keyword {

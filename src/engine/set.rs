@@ -77,7 +77,8 @@ pub(super) fn bring_required(index: &Index, request: &Request<'_>, basis: &Basis
     let mut picked: BTreeSet<ToolId> = kept.picks.iter().map(|candidate| candidate.tool).collect();
     let mut per_source: HashMap<Option<&str>, usize> = HashMap::new();
     let source = |tool: ToolId| index.catalog.tool(tool).source.as_deref();
-    picked.iter().for_each(|&tool| *per_source.entry(source(tool)).or_default() += 1);
+    let counted = picked.iter().filter(|tool| !request.in_use.tools.contains_key(tool));
+    counted.for_each(|&tool| *per_source.entry(source(tool)).or_default() += 1);
     let mut left: Vec<ToolId> = kept.picks.iter().rev().map(|candidate| candidate.tool).collect();
     let (mut brought, mut over_source, options) = (0, BTreeSet::new(), request.options);
     while let Some(tool) = left.pop() {
@@ -135,7 +136,7 @@ pub(super) fn fit(
     kept: &mut Kept,
     deadline: Deadline,
 ) -> Result<TokenReport, PickError> {
-    let musts = request.musts();
+    let musts: BTreeSet<ToolId> = request.musts().union(&request.held()).copied().collect();
     let wanted: Vec<Wanted> = kept
         .picks
         .iter()

@@ -85,7 +85,7 @@ impl SkillIndex {
             ..PickOptions::default()
         };
         let asked = Request::new(&self.index, request.query, &options)?;
-        let mut own = Trace::within(trace.deadline, std::mem::take(&mut trace.embedded));
+        let mut own = trace.inner();
         let basis = self.rank(index, request, basis, &asked, &mut own)?;
         let Narrowed { kept, .. } = narrow(&self.index, &asked, &basis, None, &mut own)?;
         let picks = Explainer::new(&self.index, &asked, &basis).picks(&kept);

@@ -4,24 +4,62 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::EvalError;
 use super::files::{check_read_id, excerpt, lines, read};
+use crate::query::Query;
 
 /// One query of a benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Line")]
 pub struct EvalQuery {
     /// The id that qrels and runs use.
     pub id: String,
-    /// What is asked, in plain language.
+    /// What is asked, in plain language: of a transcript, the last message of the user.
     pub text: String,
+    /// The transcript that ends in the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<Value>,
+}
+
+/// A query as it is written.
+#[derive(Deserialize)]
+struct Line {
+    id: String,
+    text: Option<String>,
+    messages: Option<Value>,
+}
+
+impl EvalQuery {
+    /// Returns the request to pick for.
+    pub fn query(&self) -> Query {
+        let transcript = self.messages.as_ref().and_then(Query::from_transcript);
+        transcript.unwrap_or_else(|| Query::new(self.text.as_str()))
+    }
+}
+
+impl TryFrom<Line> for EvalQuery {
+    type Error = &'static str;
+
+    fn try_from(Line { id, text, messages }: Line) -> Result<Self, &'static str> {
+        match (text, messages) {
+            (None, None) => Err("missing field `text`, or `messages` in its place"),
+            (Some(text), None) => Ok(Self { id, text, messages: None }),
+            (_, Some(messages)) => {
+                let query = Query::from_transcript(&messages).ok_or("`messages` is no transcript")?;
+                Ok(Self { id, text: query.text().to_owned(), messages: Some(messages) })
+            }
+        }
+    }
 }
 
 /// The queries of a benchmark, in the order of their file, each id once.
 ///
 /// # Format
 ///
-/// JSON Lines: one `{"id": …, "text": …}` object a line; other fields are ignored, as are blank lines.
+/// JSON Lines: one `{"id": …, "text": …}` object a line, or `{"id": …, "messages": […]}` with a transcript as
+/// [`Query::from_transcript`] reads it; other fields are ignored, as are blank lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuerySet {
     queries: Vec<EvalQuery>,
@@ -116,6 +154,15 @@ mod tests {
         let ids: Vec<&str> = queries.iter().map(|query| query.id.as_str()).collect();
         assert_eq!(ids, ["b", "a"]);
         assert_eq!(queries.as_slice()[0].text, "two\nlines");
+    }
+
+    #[test]
+    fn a_transcript_stands_in_place_of_the_text() {
+        let text = br#"{"id":"a","messages":[{"role":"user","content":"x"},{"role":"user","content":"y"}]}"#;
+        let queries = parse(text).expect("well formed");
+        let query = &queries.as_slice()[0];
+        assert_eq!((query.text.as_str(), query.query().context()), ("y", "x"));
+        check_refused(br#"{"id":"a","messages":[1]}"#, "queries.jsonl:1: not a query");
     }
 
     #[test]

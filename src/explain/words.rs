@@ -149,7 +149,7 @@ mod tests {
             let index = index(Tool::new("send_report", description));
             let vectors = index.vectors.last().expect("there is a model");
             let embedded = Vectors::embed_query(vectors.embedder().as_ref(), &Query::new(request.as_str())).expect("it works");
-            if let Some(query) = embedded {
+            if let Some(query) = embedded.request {
                 let words = RequestWords::new(vectors.embedder().as_ref(), &request).expect("the model can tell");
                 let sum = words.contributions(vectors.of(ToolId::from_index(0))).sum();
                 prop_assert!((sum - vectors.scores(&query)[[0, 0]]).abs() < 1e-4, "{sum} {:?}", vectors.scores(&query));

@@ -16,7 +16,7 @@ use serde::Serialize;
 pub use analysis::TermKind;
 pub(crate) use keyword::{IndexedTerm, KeywordIndex};
 pub(crate) use twins::Twins;
-pub(crate) use vectors::{Vectors, products};
+pub(crate) use vectors::{RequestVectors, Vectors, products};
 
 use crate::catalog::Catalog;
 use crate::eligibility::PolicyTable;

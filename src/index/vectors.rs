@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ndarray::{Array2, ArrayView1, ArrayView2};
+use ndarray::{Array2, ArrayView1, ArrayView2, Axis};
 use pulp::{Arch, NullaryFnOnce};
 
 use super::Progress;
@@ -17,6 +17,15 @@ use crate::ranking::ToolId;
 
 /// How many texts are embedded before they are written to the cache: what an interruption can lose.
 const TEXTS_PER_WRITE: usize = 1024;
+
+/// A request as a model sees it. Each has one vector a row, that of the whole text and then, where it has several,
+/// those of its sentences; `None` where the model knows nothing of the text, so that no tool is nearer than another.
+#[derive(Debug, Default)]
+pub(crate) struct RequestVectors {
+    pub(crate) request: Option<Array2<f32>>,
+    /// The request together with what was said before, where it does not stand alone.
+    pub(crate) conversation: Option<Array2<f32>>,
+}
 
 /// The embeddings of one catalog, with the model that made them.
 pub(crate) struct Vectors {
@@ -70,18 +79,26 @@ impl Vectors {
         EmbeddingText::new(tool, split_identifier, without_praise)
     }
 
-    /// Embeds a request and each of its sentences, where it has several: one vector a row, the whole request's first.
-    ///
-    /// `None` where the model knows nothing of the request, so that no tool is nearer than another. A sentence that it
-    /// knows nothing of has a vector of zeros.
-    pub(crate) fn embed_query(embedder: &dyn Embedder, query: &Query) -> Result<Option<Array2<f32>>, EmbedError> {
-        let mut texts = vec![query.text()];
-        let sentences = query.sentences();
-        if sentences.len() > 1 {
-            texts.extend(sentences);
+    /// Embeds a request, and the conversation that it is a part of, at once. A sentence that the model knows nothing of
+    /// has a vector of zeros.
+    pub(crate) fn embed_query(embedder: &dyn Embedder, query: &Query) -> Result<RequestVectors, EmbedError> {
+        let with_sentences = |whole, sentences: Vec<_>| {
+            let several = sentences.len() > 1;
+            std::iter::once(whole).chain(sentences.into_iter().filter(move |_| several))
+        };
+        let mut texts: Vec<&str> = with_sentences(query.text(), query.sentences()).collect();
+        let own = texts.len();
+        if !query.conversation().is_empty() {
+            texts.extend(with_sentences(query.conversation(), query.conversation_sentences()));
         }
         let matrix = Self::embed_queries(embedder, &texts)?;
-        Ok(matrix.row(0).iter().any(|&value| value != 0.0).then_some(matrix))
+        let known = |rows: ArrayView2<'_, f32>| {
+            rows.rows().into_iter().next()?.iter().any(|&value| value != 0.0).then(|| rows.to_owned())
+        };
+        let (request, conversation) = matrix.view().split_at(Axis(0), own);
+        // The conversation speaks for a request of punctuation.
+        let says_something = query.conversation().is_empty() || !query.is_blank();
+        Ok(RequestVectors { request: known(request).filter(|_| says_something), conversation: known(conversation) })
     }
 
     /// Embeds texts as requests of their own, one vector a row; of zeros where the model knows nothing of the text.

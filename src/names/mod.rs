@@ -26,6 +26,8 @@ use crate::ranking::ToolId;
 
 /// How far off a word may be to count as a misspelt name, 0..1.
 const SUGGESTION_SIMILARITY: f64 = 0.8;
+/// The most places of a name at which its source may end.
+const MAX_STROKES: usize = 16;
 /// The most suggestions for a name that nobody has.
 const MAX_SUGGESTIONS: usize = 3;
 
@@ -155,6 +157,18 @@ impl NameTable {
                 own.next().filter(|_| own.next().is_none()).map(|resolved| resolved.tool)
             }
         }
+    }
+
+    /// Returns the tools that a name may mean, in registration order. A name that nobody has may be a qualified one
+    /// whose stroke a provider's rules have changed, as in `weather_get_forecast`.
+    pub(crate) fn meant(&self, name: &str) -> impl Iterator<Item = ToolId> {
+        let strokes = name.match_indices(['_', '-', '.']).take(MAX_STROKES);
+        let mut qualified = strokes.map(|(at, _)| self.owners(&format!("{}/{}", &name[..at], &name[at + 1..])));
+        let mut owners = self.owners(name);
+        if owners.is_empty() {
+            owners = qualified.find(|owners| !owners.is_empty()).unwrap_or_default();
+        }
+        owners.iter().map(|owner| owner.tool)
     }
 
     /// Returns what a name may mean.

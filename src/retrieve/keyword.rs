@@ -31,5 +31,5 @@ pub(crate) fn keyword(
         whole.iter_mut().zip(best).for_each(|(whole, best)| *whole = f32::midpoint(*whole, best));
     }
     let ceiling = found.iter().map(|term| term.indexed.weight).sum();
-    Ok((found, Signal { scores: whole, floor: 0.0, ceiling }))
+    Ok((found, Signal { scores: whole, floor: 0.0, ceiling, context: None }))
 }

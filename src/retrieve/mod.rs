@@ -26,9 +26,28 @@ pub(crate) struct Signal {
     pub(crate) floor: f32,
     /// The largest score that this request could give to any tool.
     pub(crate) ceiling: f32,
+    /// By how much what was said before changes each score; `None` where the request stands alone.
+    pub(crate) context: Option<Vec<f32>>,
 }
 
 impl Signal {
+    /// Mixes what a retriever says of a request, if anything, with what it says of the conversation, whose share is
+    /// `share`.
+    pub(crate) fn mixed(request: Option<Self>, conversation: Self, share: f32) -> Self {
+        let silent = || Self { scores: vec![0.0; conversation.scores.len()], ceiling: 0.0, ..conversation.clone() };
+        let mut request = request.unwrap_or_else(silent);
+        let both = request.scores.iter().zip(&conversation.scores);
+        let changes: Vec<f32> = both.map(|(own, whole)| share * (whole - own)).collect();
+        request.scores.iter_mut().zip(&changes).for_each(|(score, change)| *score += change);
+        request.ceiling += share * (conversation.ceiling - request.ceiling);
+        Self { context: Some(changes), ..request }
+    }
+
+    /// Returns by how much what was said before changes the tool's score.
+    pub(crate) fn of_context(&self, tool: ToolId) -> Option<f32> {
+        self.context.as_ref().map(|changes| changes[tool.index()])
+    }
+
     pub(crate) fn of(&self, tool: ToolId) -> f32 {
         self.scores[tool.index()]
     }

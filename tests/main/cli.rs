@@ -191,6 +191,29 @@ fn timings_stand_apart_from_the_answer() {
 }
 
 #[test]
+fn a_transcript_is_a_request_and_its_tools_stay() {
+    let transcript = r#"{"messages": [
+        {"role": "user", "content": "What is the weather in Nice right now?"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "bash", "input": {}},
+            {"type": "tool_use", "id": "2", "name": "magic\u0007", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "19"}]},
+        {"role": "user", "content": "and in Turin?"}]}"#;
+    let temporary = tempfile::tempdir().expect("a folder can be made");
+    let habits = temporary.path().join("habits.jsonl");
+    fs::write(&habits, "[\"bash\", \"weather/get_current_conditions\"]\n[\"other\"]\n[\"bash\"]\n[\"cat\"]\n")
+        .expect("it can be written");
+    let sequences = ["--sequences", habits.to_str().expect("the path is plain")];
+    let arguments = [&["pick", "--catalog", WORKPLACE, "--input", "-", "--explain"][..], &sequences].concat();
+    let output = picktools(&arguments).write_stdin(transcript).output().expect("it runs");
+    let (text, notes) = (stdout(&output), stderr(&output));
+    assert!(text.contains("uses it already as \"bash\"") && text.contains("of it for what was said before"), "{text}");
+    assert!(text.starts_with(" 1. weather/"), "{text}");
+    assert!(text.contains(" -  \"magic\u{fffd}\" is in use, and no tool of the catalog"), "{text}");
+    assert!(text.contains("1 times in one task, 0.67 by chance") && text.contains("+ prior"), "{text}");
+    assert!(notes.contains("1 names are no tools of the catalog"), "{notes}");
+}
+
+#[test]
 fn the_request_may_come_from_a_file_or_standard_input() {
     let expected = answer(&["pick", "book a meeting room", "--catalog", WORKPLACE]);
     let temporary = tempfile::tempdir().expect("a folder can be made");

@@ -75,6 +75,30 @@ fn the_rankings_are_as_good_as_they_were() {
 }
 
 #[test]
+fn transcripts_are_evaluated_by_what_is_to_be_found_beside_the_tools_in_use() {
+    let folder = fixture("transcripts/choosing");
+    let file = |name: &str| folder.join(name).to_str().expect("it is UTF-8").to_owned();
+    let (queries, qrels) = (file("queries.jsonl"), file("qrels.tsv"));
+    let set = ["--catalog", WORKPLACE, "--queries", &queries, "--qrels", &qrels, "--json"];
+    let ndcg = |more: &[&str]| {
+        let report = json(&[&["eval"], &set[..], more].concat());
+        report["mean"]["nDCG@10"].as_f64().expect("it is a number")
+    };
+    let reached = ndcg(&[]);
+    assert!(reached >= 0.858, "nDCG@10 fell to {reached:.4}; the last messages alone reach 0.53");
+    let in_use = ndcg(&["--in-use", "lingua/translate_text"]);
+    assert!(in_use < reached, "a tool that is in use is not found: {in_use:.4}");
+    let temporary = tempfile::tempdir().expect("a folder can be made");
+    let habits = temporary.path().join("habits.jsonl");
+    let path = habits.to_str().expect("the path is plain");
+    fs::write(&habits, "[\"travel/search-hotels\", \"travel/book-hotel\"]\n".repeat(9)).expect("it can be written");
+    assert!(ndcg(&["--sequences", path]) >= reached);
+    fs::write(&habits, "[1]\n").expect("it can be written");
+    let error = refusal(&[&["eval"], &set[..], &["--sequences", path]].concat());
+    assert!(error.contains("habits.jsonl: line 1"), "{error}");
+}
+
+#[test]
 fn poison_is_measured_and_a_sample_has_a_seed() {
     let poison = |kind: &str, more: &[&str]| {
         let set = fixture("formats/layout");

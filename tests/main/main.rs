@@ -34,6 +34,8 @@ mod formats;
 mod picking;
 // Picks as a set: parts of requests, tools offered twice, tools that need others; and within a budget of tokens.
 mod selecting;
+// What was said and called before: transcripts, tools in use, and what goes with them.
+mod history;
 // Custom scorers: composing, lying, failing, and being late.
 mod scoring;
 // Rerankers: what they may change, when they are asked, and that none can harm a pick.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::super::args::progress_bar;
 use super::super::output;
 use crate::eval::{Qrels, QuerySet, Run, RunEntry};
-use crate::{Engine, Fusion, PickOptions, Query};
+use crate::{Engine, Fusion, PickOptions};
 
 /// What an engine answered to the queries of a set.
 pub(super) struct Answers {
@@ -24,14 +24,15 @@ pub(super) fn pick_all(engine: &Engine, queries: &QuerySet, options: &PickOption
     let bar = progress_bar("picking");
     bar.set_length(queries.len() as u64);
     for query in queries {
-        let text = Query::new(query.text.as_str());
+        let asked = query.query();
         let started = Instant::now();
-        let selection = engine.pick(&text, options)?;
+        let selection = engine.pick(&asked, options)?;
         times.push(started.elapsed());
         degraded.extend(selection.degraded.into_iter().next());
         estimates.extend(selection.answerable.map(f64::from));
-        // What a pick brings along is not in answer to the request.
-        let ranking = selection.picks.iter().take(options.max_candidates);
+        // What is in use is there already, and what a pick brings along is not in answer to the request.
+        let new = selection.picks.iter().filter(|pick| pick.provenance.in_use.is_none());
+        let ranking = new.take(options.max_candidates);
         let ranking = ranking.map(|pick| RunEntry { tool: pick.tool.id.clone(), score: f64::from(pick.score) });
         run.insert(query.id.as_str(), ranking.collect());
         bar.inc(1);
@@ -77,7 +78,7 @@ pub(super) fn doubts(
         let relevant = judgments.iter().filter(|(tool, grade)| *grade > 0 && engine.catalog().find(tool).is_some());
         let relevant = relevant.map(|(tool, _)| tool.to_owned());
         without_answers.exclude = options.exclude.iter().cloned().chain(relevant).collect();
-        let selection = engine.pick(&Query::new(query.text.as_str()), &without_answers)?;
+        let selection = engine.pick(&query.query(), &without_answers)?;
         with.push(estimate);
         without.extend(selection.answerable.map(f64::from));
     }

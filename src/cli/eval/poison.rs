@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::super::args::{Model, progress_bar};
 use super::tables::align;
 use crate::eval::{EvalQuery, Judgments, Measure, Qrels, QuerySet, SplitMix64};
-use crate::{Catalog, PickOptions, Query, Selection, Tool, UNTRUSTED_MAX_PER_SOURCE};
+use crate::{Catalog, PickOptions, Selection, Tool, UNTRUSTED_MAX_PER_SOURCE};
 
 /// How many requests of a set are asked.
 const REQUESTS: usize = 200;
@@ -85,9 +85,9 @@ pub(super) fn poisoned(
     let (mut clean_recall, mut poisoned_recall, mut hostile_first, mut first_changed) = (0.0, 0.0, 0, 0);
     let bar = progress_bar("poisoning");
     bar.set_length(sample.len() as u64);
-    for EvalQuery { id, text } in sample.iter().map(|&number| queries[number]) {
+    for asked @ EvalQuery { id, text, .. } in sample.iter().map(|&number| queries[number]) {
         let judgments = qrels.get(id).context("a query of the sample is judged")?;
-        let query = Query::new(text.as_str());
+        let query = asked.query();
         let clean = engine.pick(&query, &options)?;
         let vain = clean.picks.get(random.below(clean.picks.len().clamp(1, 10))).map(|pick| &*pick.tool);
         let (catalog, hostile) = match (poison, vain) {

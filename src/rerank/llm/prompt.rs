@@ -81,7 +81,11 @@ fn context(message: &str, most_tokens: usize) -> usize {
 /// The data, one JSON value a line, and what to do with it.
 fn message(query: &Query, window: &[Arc<Tool>]) -> String {
     let most = MAX_TOOL_BYTES.min(MAX_TOOLS_BYTES / window.len().max(1));
-    let mut message = format!("{}\n", json!({"request": plain(query.text(), MAX_REQUEST_BYTES)}));
+    let mut asked = json!({"request": plain(query.text(), MAX_REQUEST_BYTES)});
+    if !query.context().is_empty() {
+        asked["said_before"] = plain(query.context(), MAX_REQUEST_BYTES).into();
+    }
+    let mut message = format!("{asked}\n");
     for (place, tool) in window.iter().enumerate() {
         message.push_str(&format!("{}\n", shown(&id(place), tool, most)));
     }
@@ -165,6 +169,16 @@ mod tests {
                 prop_assert!(!description.contains(|c: char| c.is_control() || is_invisible(c)));
             }
         }
+    }
+
+    #[test]
+    fn a_model_is_told_what_was_said_before_where_something_was() {
+        let said = "What is the weather in Nice?";
+        let first = |query: &Query| message(query, &[]).lines().next().expect("there is a request").to_owned();
+        let query = Query::new("and in Turin?");
+        assert_eq!(first(&query), json!({"request": "and in Turin?"}).to_string());
+        let asked = json!({"request": "and in Turin?", "said_before": said});
+        assert_eq!(first(&query.with_context(&[said])), asked.to_string());
     }
 
     #[test]

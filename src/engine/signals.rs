@@ -1,0 +1,180 @@
+//! What the retrievers say of a request.
+//!
+//! Where something was said before, each retriever is asked twice: for the request, and for the whole conversation.
+//! Half of the words of "do the same for Berlin" tell nothing; but a request that changes the subject must not be
+//! drowned in what was said before.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::Trace;
+use crate::deadline::{Deadline, Missed};
+use crate::embed::Embedder;
+use crate::error::{EmbedError, IndexError, PickError};
+use crate::fuse::{Mode, Retriever, Signals};
+use crate::index::{Index, RequestVectors, Vectors};
+use crate::options::Request;
+use crate::query::Query;
+use crate::retrieve::{self, FoundTerm, Signal, query_terms};
+use crate::selection::Stage;
+
+/// How much the conversation counts against the request alone. `docs/results.md` has what it gives, and what else was
+/// tried.
+const CONVERSATION_SHARE: f32 = 0.6;
+
+/// A request's embeddings, or why there are none.
+pub(super) type Embedded = Result<RequestVectors, String>;
+
+/// What the retrievers say, with the terms of the request that the index has.
+pub(super) fn signals(
+    index: &Index,
+    request: &Request<'_>,
+    trace: &mut Trace,
+) -> Result<(Vec<FoundTerm>, Signals), PickError> {
+    let mut found = Vec::new();
+    let mut signals = BothSignals::default();
+    if !request.mode.uses_keyword() {
+        trace.skipped(Stage::Keyword, "the mode is semantic");
+    } else if trace.deadline.has_passed() {
+        trace.failed(Stage::Keyword, "the deadline passed before it began");
+    } else if let Some(terms) = signals.add_keyword(index, request.query)? {
+        found = terms;
+        trace.ran(Stage::Keyword);
+    } else {
+        trace.skipped(Stage::Keyword, "the request has no words");
+    }
+    semantic(models(index, request.mode), request, &mut signals, trace);
+    Ok((found, signals.mix()))
+}
+
+/// What a mode's retrievers say of a request, where there is no hurry; else why not.
+pub(super) fn plain_signals(index: &Index, query: &Query, mode: Mode) -> Result<Signals, String> {
+    let mut signals = BothSignals::default();
+    if mode.uses_keyword() {
+        signals.add_keyword(index, query).map_err(|error| error.to_string())?;
+    }
+    for vectors in models(index, mode) {
+        let embedded = Vectors::embed_query(vectors.embedder().as_ref(), query).map_err(|error| error.to_string())?;
+        signals.add_semantic(vectors, &embedded);
+    }
+    Ok(signals.mix())
+}
+
+/// What is said of the request alone and of the conversation.
+#[derive(Default)]
+struct BothSignals {
+    request: Signals,
+    conversation: Signals,
+}
+
+impl BothSignals {
+    /// Asks the keyword index; `None` where neither has words.
+    fn add_keyword(&mut self, index: &Index, query: &Query) -> Result<Option<Vec<FoundTerm>>, IndexError> {
+        let add = |sentences: Vec<&str>, signals: &mut Signals| -> Result<Option<Vec<FoundTerm>>, IndexError> {
+            let terms = query_terms(&sentences);
+            if terms.is_empty() {
+                return Ok(None);
+            }
+            let (found, signal) = retrieve::keyword(&index.keyword, terms, sentences.len(), index.catalog.len())?;
+            signals.push((Retriever::Keyword, signal));
+            Ok(Some(found))
+        };
+        let found = add(query.sentences(), &mut self.request)?;
+        let of_all = add(query.conversation_sentences(), &mut self.conversation)?;
+        Ok(found.or(of_all.map(|_| Vec::new())))
+    }
+
+    fn add_semantic(&mut self, vectors: &Vectors, embedded: &RequestVectors) {
+        let retriever = Retriever::of(vectors.embedder().as_ref());
+        let signal = |rows| (retriever, retrieve::semantic(vectors, rows));
+        self.request.extend(embedded.request.as_ref().map(signal));
+        self.conversation.extend(embedded.conversation.as_ref().map(signal));
+    }
+
+    fn is_empty_of_models(&self) -> bool {
+        self.request.iter().chain(&self.conversation).all(|(retriever, _)| *retriever == Retriever::Keyword)
+    }
+
+    /// Mixes them, where something was said before.
+    fn mix(mut self) -> Signals {
+        if self.conversation.is_empty() {
+            return self.request;
+        }
+        let take = |signals: &mut Signals, wanted: Retriever| {
+            let place = signals.iter().position(|(retriever, _)| *retriever == wanted)?;
+            Some(signals.swap_remove(place).1)
+        };
+        let mixed = [Retriever::Keyword, Retriever::Static, Retriever::Model].into_iter().filter_map(|retriever| {
+            let own = take(&mut self.request, retriever);
+            let signal = match take(&mut self.conversation, retriever) {
+                Some(conversation) => Signal::mixed(own, conversation, CONVERSATION_SHARE),
+                None => own?,
+            };
+            Some((retriever, signal))
+        });
+        mixed.collect()
+    }
+}
+
+/// The models of a mode: the chosen one, and the others as well where they only help along.
+pub(super) fn models(index: &Index, mode: Mode) -> &[Vectors] {
+    match mode {
+        Mode::Keyword => &[],
+        Mode::Semantic => &index.vectors[index.vectors.len().saturating_sub(1)..],
+        Mode::Hybrid => &index.vectors,
+    }
+}
+
+fn semantic(models: &[Vectors], request: &Request<'_>, signals: &mut BothSignals, trace: &mut Trace) {
+    if models.is_empty() {
+        trace.skipped(Stage::Semantic, "the mode is keyword");
+        return;
+    }
+    if request.query.is_blank() && request.query.conversation().is_empty() {
+        trace.skipped(Stage::Semantic, "the request is blank");
+        return;
+    }
+    let mut failure = None;
+    for vectors in models {
+        match trace.embedded(vectors, request.query) {
+            Ok(embedded) => signals.add_semantic(vectors, embedded),
+            Err(reason) => failure = Some(reason.clone()),
+        }
+    }
+    match failure {
+        Some(reason) => trace.failed(Stage::Semantic, reason),
+        None if signals.is_empty_of_models() => {
+            trace.skipped(Stage::Semantic, "the model knows nothing of the request");
+        }
+        None => trace.ran(Stage::Semantic),
+    }
+}
+
+/// Embeds a request in time; else says why not.
+pub(super) fn embed(vectors: &Vectors, query: &Query, deadline: Deadline) -> Embedded {
+    let query = query.clone();
+    guarded(vectors, deadline, move |embedder| Vectors::embed_query(embedder, &query))
+}
+
+/// Asks an embedder in time; else says why there is no answer.
+pub(super) fn guarded<T: Send + 'static>(
+    vectors: &Vectors,
+    deadline: Deadline,
+    ask: impl FnOnce(&dyn Embedder) -> Result<T, EmbedError> + Send + 'static,
+) -> Result<T, String> {
+    if deadline.has_passed() {
+        return Err("the deadline passed before it began".to_owned());
+    }
+    let answer = if deadline.instant().is_some() {
+        let embedder = Arc::clone(vectors.embedder());
+        deadline.run(move || ask(embedder.as_ref()))
+    } else {
+        let ask = || ask(vectors.embedder().as_ref());
+        catch_unwind(AssertUnwindSafe(ask)).map_err(|_| Missed::panicked())
+    };
+    match answer {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(Missed::Expired) => Err("the deadline passed while the request was embedded".to_owned()),
+        Err(Missed::Lost(reason)) => Err(reason),
+    }
+}
