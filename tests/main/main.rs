@@ -30,8 +30,10 @@ mod translating;
 mod reporting;
 // Catalogs: every format, every fault with its place, identity and digest.
 mod formats;
-// Picks: guarantees, eligibility, the cut, determinism, odd requests.
+// Picks: guarantees, the cut, determinism, odd requests.
 mod picking;
+// Eligibility, on every path.
+mod eligibility;
 // Picks as a set: parts of requests, tools offered twice, tools that need others; and within a budget of tokens.
 mod selecting;
 // What was said and called before: transcripts, tools in use, and what goes with them.

@@ -1,0 +1,171 @@
+//! Eligibility: a tool that may not be seen is seen on no path, and the reasons are told.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use picktools::{Fusion, MAX_LISTED_INELIGIBLE, Mode, PickOptions, Query, Score, ScoreFuture, Scorer, Tool};
+use serde_json::{Value, json};
+
+use crate::support::{WORKPLACE, catalog, engine, fixture, ids, pick, public_ids, set, tool};
+
+/// Gives every tool the best score, and writes down what it was shown.
+#[derive(Default)]
+struct Witness(Mutex<Vec<String>>);
+
+impl Scorer for Witness {
+    fn name(&self) -> &str {
+        "witness"
+    }
+
+    fn score<'a>(&'a self, _: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a> {
+        self.0.lock().expect("nobody panicked").extend(tools.iter().map(|tool| tool.id.clone()));
+        Box::pin(async move { Ok(vec![Score::new(1.0); tools.len()]) })
+    }
+}
+
+/// Checks that no path leads to `tool`, which is ineligible for the reason `code`.
+fn check_ineligible(tool: &str, code: &str, options: &PickOptions) {
+    let name = tool.rsplit('/').next().expect("it has a name");
+    let witness = Arc::new(Witness::default());
+    let base = PickOptions { max_candidates: 1_000, min_score: 0.0, debug: true, ..options.clone() };
+    for (path, options) in [
+        ("hybrid", base.clone()),
+        ("keyword", PickOptions { mode: Some(Mode::Keyword), ..base.clone() }),
+        ("always_include", PickOptions { always_include: vec![tool.to_owned()], ..base.clone() }),
+        ("rrf", PickOptions { fusion: Fusion::Rrf { k: 60 }, ..base.clone() }),
+        ("max_per_source", PickOptions { max_per_source: Some(50), ..base.clone() }),
+        ("scorer", PickOptions { scorer: Some(Arc::clone(&witness) as Arc<dyn Scorer>), ..base.clone() }),
+        ("no time", PickOptions { timeout: Some(Duration::ZERO), ..base.clone() }),
+    ] {
+        let selection = pick(&WORKPLACE, &format!("use `{tool}`, or any other {name}"), &options);
+        assert!(!ids(&selection).contains(&tool), "{tool} was picked by {path}");
+        let considered = selection.considered.as_ref().expect("debug is on");
+        assert!(considered.iter().all(|considered| considered.tool != tool), "{tool} was considered by {path}");
+        let report = selection.ineligible.tools.iter().find(|ineligible| ineligible.tool == tool);
+        let report = report.unwrap_or_else(|| panic!("{tool} is named, and not reported by {path}"));
+        assert!(report.reasons.iter().any(|reason| reason.code() == code), "{path}: {:?}", report.reasons);
+        assert!(report.named.is_some(), "{path}");
+        assert!(selection.ineligible.counts[code] > 0, "{path}");
+    }
+    assert!(!witness.0.lock().expect("nobody panicked").is_empty());
+    assert!(
+        !witness.0.lock().expect("nobody panicked").iter().any(|seen| seen == tool),
+        "{tool} was shown to a scorer"
+    );
+}
+
+#[test]
+fn what_may_not_be_seen_is_seen_on_no_path() {
+    let options = PickOptions::default;
+    check_ineligible("files/delete_file", "unsafe", &options());
+    check_ineligible("browser/browser_clear_data", "unsafe", &options());
+    check_ineligible("forge/merge_pull_request", "role", &options());
+    check_ineligible("forge/merge_pull_request", "role", &PickOptions { roles: set(&["admin"]), ..options() });
+    check_ineligible(
+        "files/compress_folder",
+        "execution_mode",
+        &PickOptions { execution_mode: Some("interactive".into()), ..options() },
+    );
+    check_ineligible(
+        "files/search_files",
+        "capability",
+        &PickOptions { capabilities: set(&["streaming"]), ..options() },
+    );
+    check_ineligible("warehouse/run_query", "cost", &PickOptions { max_cost: Some(0.01), ..options() });
+    check_ineligible(
+        "warehouse/run_query",
+        "quota",
+        &PickOptions { quotas: BTreeMap::from([("run_query".into(), 0)]), ..options() },
+    );
+    check_ineligible("mail/send_email", "source", &PickOptions { deny_sources: set(&["mail"]), ..options() });
+    check_ineligible("chat/post_message", "source", &PickOptions { allow_sources: set(&["mail"]), ..options() });
+    check_ineligible(
+        "forge/search_code",
+        "excluded",
+        &PickOptions { exclude: vec!["search_code".into()], ..options() },
+    );
+    check_ineligible(
+        "forge/create_issue",
+        "excluded",
+        &PickOptions { exclude: vec!["create_issue".into()], ..options() },
+    );
+}
+
+#[test]
+fn what_is_granted_may_be_seen() {
+    let options = PickOptions::default;
+    for (tool, options) in [
+        ("files/delete_file", PickOptions { allow_unsafe: true, ..options() }),
+        ("forge/merge_pull_request", PickOptions { roles: set(&["maintainer"]), ..options() }),
+        ("forge/delete_repository", PickOptions { allow_unsafe: true, roles: set(&["admin", "other"]), ..options() }),
+        ("files/compress_folder", PickOptions { execution_mode: Some("batch".into()), ..options() }),
+        ("files/compress_folder", options()),
+        ("files/search_files", PickOptions { execution_mode: Some("batch".into()), ..options() }),
+        ("terminal/terminalRun", PickOptions { capabilities: set(&["streaming"]), ..options() }),
+        ("warehouse/run_query", PickOptions { max_cost: Some(0.05), ..options() }),
+        ("files/search_files", PickOptions { max_cost: Some(0.0), ..options() }),
+        ("warehouse/run_query", PickOptions { quotas: BTreeMap::from([("run_query".into(), 1)]), ..options() }),
+        ("mail/send_email", PickOptions { allow_sources: set(&["mail"]), ..options() }),
+    ] {
+        assert!(ids(&pick(&WORKPLACE, &format!("`{tool}`"), &options)).contains(&tool), "{tool}");
+    }
+}
+
+#[test]
+fn the_ineligible_are_counted_in_full_and_listed_in_part() {
+    let raw = std::fs::read_to_string(fixture("catalogs/workplace/tools.jsonl")).expect("the fixture is there");
+    let entries: Vec<Value> =
+        raw.lines().map(|line| serde_json::from_str(line).expect("the fixture is JSON")).collect();
+    let streams =
+        |entry: &Value| entry["capabilities"].as_array().is_some_and(|items| items.contains(&json!("streaming")));
+    let cannot = entries.iter().filter(|entry| !streams(entry)).count();
+    assert!(cannot > MAX_LISTED_INELIGIBLE, "the fixture has enough tools");
+    let options = PickOptions { capabilities: set(&["streaming"]), allow_unsafe: true, ..PickOptions::default() };
+    let selection = pick(&WORKPLACE, "show the log", &options);
+    assert_eq!(selection.ineligible.counts["capability"], cannot);
+    assert_eq!(selection.ineligible.tools.len(), MAX_LISTED_INELIGIBLE);
+    let eligible = entries.iter().filter(|entry| streams(entry) && entry["allowed_roles"].is_null()).count();
+    assert_eq!(selection.ineligible.total, entries.len() - eligible);
+    let of_all = pick(&WORKPLACE, "show the log", &PickOptions::default());
+    assert_eq!(of_all.ineligible.total, entries.len() - public_ids(WORKPLACE.catalog()).len());
+    assert_eq!(of_all.ineligible.tools.len(), of_all.ineligible.total, "a short list is whole");
+}
+
+#[test]
+fn the_list_of_the_ineligible_is_bounded_however_many_are_named() {
+    let tools = (0..200).map(|i| Tool { allowed_roles: set(&["other"]), ..tool("s", &format!("tool_{i}"), "") });
+    let engine = engine(catalog(tools));
+    let query = (60..180).map(|i| format!("tool_{i} ")).collect::<String>();
+    let selection = pick(&engine, &query, &PickOptions::default());
+    assert_eq!(selection.ineligible.counts["role"], 200);
+    assert_eq!(selection.ineligible.tools[0].named.as_deref(), Some("tool_60"), "the named ones come first");
+    assert!(
+        selection.ineligible.tools.len() <= MAX_LISTED_INELIGIBLE,
+        "{} are listed",
+        selection.ineligible.tools.len()
+    );
+}
+
+#[test]
+fn a_role_that_sees_few_of_many_gets_its_best() {
+    let visible = |i: usize| i % 200 == 77;
+    let tools = (0..2_000).map(|i| {
+        let description = match i {
+            277 => "Export the quarterly sales report",
+            1077 => "Export a quarterly report",
+            1477 => "Plot last week's sales",
+            _ if visible(i) => "Order new stationery",
+            _ => "Export the quarterly sales report as a spreadsheet",
+        };
+        let roles = set(&[if visible(i) { "auditor" } else { "clerk" }]);
+        Tool { allowed_roles: roles, ..tool("office", &format!("task-{i}"), description) }
+    });
+    let engine = engine(catalog(tools));
+    let options = PickOptions { roles: set(&["auditor"]), min_score: 0.0, ..PickOptions::default() };
+    let selection = pick(&engine, "export the quarterly sales report", &options);
+    assert_eq!(ids(&selection), ["office/task-277", "office/task-1077", "office/task-1477"]);
+    assert_eq!(selection.ineligible.counts, BTreeMap::from([("role", 1_990)]));
+    let rank = |index: usize| selection.picks[index].provenance.keyword.as_ref().and_then(|keyword| keyword.rank);
+    assert_eq!([rank(0), rank(1), rank(2)], [Some(1), Some(2), Some(3)], "ranks count eligible tools only");
+}
