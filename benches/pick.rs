@@ -266,7 +266,7 @@ impl Reranker for Sleeper {
 /// A language model behind a server that takes requests and answers none.
 #[cfg(feature = "llm")]
 fn silent_model() -> Arc<dyn Reranker> {
-    use picktools::{LlmReranker, Provider, ProviderClient, ProviderClientOptions};
+    use picktools::{EndpointOptions, LlmReranker, Provider, ProviderClient};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let url = format!("http://{}/v1", listener.local_addr().expect("it is bound"));
     std::thread::spawn(move || {
@@ -274,7 +274,7 @@ fn silent_model() -> Arc<dyn Reranker> {
             std::thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
         }
     });
-    let client = ProviderClient::new(Provider::OpenAiChat, &url, &ProviderClientOptions::default());
+    let client = ProviderClient::new(Provider::OpenAiChat, &url, &EndpointOptions::default());
     let model = LlmReranker::new(client.expect("the URL is sound"), "silent").expect("it has a name");
     Arc::new(model.max_concurrent(64))
 }

@@ -1,6 +1,7 @@
 //! What the clients of HTTP share: how they connect, what they read, and how they tell of what went wrong.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::io::Read;
 use std::time::Duration;
 
@@ -11,6 +12,54 @@ use ureq::{Agent, Body, Proxy, Timeout};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// What is told of foreign text, in characters.
 const MAX_EXCERPT_CHARS: usize = 200;
+
+/// Why a URL cannot be asked.
+pub(crate) const HOLDS_USER: &str = "the URL holds a user name";
+
+/// How to reach an HTTP endpoint: of embeddings, or of a language model.
+#[derive(Clone)]
+pub struct EndpointOptions {
+    /// The key, sent as the endpoint expects it; empty counts as none. It stands in no message.
+    pub api_key: Option<String>,
+    /// How long one request may take from connecting to the last byte; two minutes by default.
+    pub timeout: Duration,
+    /// Whether to go through the proxy that the environment names (`ALL_PROXY`, `HTTPS_PROXY`, `HTTP_PROXY`, but for
+    /// the hosts of `NO_PROXY` and this machine); by default the environment is not read.
+    pub proxy_from_env: bool,
+}
+
+impl Default for EndpointOptions {
+    fn default() -> Self {
+        Self { api_key: None, timeout: Duration::from_secs(120), proxy_from_env: false }
+    }
+}
+
+impl fmt::Debug for EndpointOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointOptions").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+impl EndpointOptions {
+    pub(crate) fn agent(&self, uri: &Uri) -> Agent {
+        Connection { timeout: self.timeout, redirects: 0, proxy_from_env: self.proxy_from_env }.agent(uri)
+    }
+}
+
+/// Reads the URL below which an API lies; else says why it cannot be asked.
+pub(crate) fn base_url(url: &str) -> Result<Uri, &'static str> {
+    let uri: Uri = url.trim().parse().map_err(|_| "the URL is none")?;
+    let (Some("http" | "https"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+        return Err("the URL does not begin with http:// or https:// and a host");
+    };
+    if authority.as_str().contains('@') {
+        return Err(HOLDS_USER);
+    }
+    if uri.query().is_some() {
+        return Err("the URL holds a query");
+    }
+    Ok(uri)
+}
 
 /// How to connect.
 pub(crate) struct Connection {

@@ -71,23 +71,25 @@ pub use catalog::{
     Alias, Annotations, Catalog, CatalogOptions, Conflicts, NoSchemaMode, OperatorAliases, Safety, ThreatLevel, Tool,
 };
 pub use check::{CHECK_VERSION, CheckReport, Finding, Rule, Severity};
-pub use client::{ClientFuture, ToolClient};
 #[cfg(feature = "llm")]
-pub use client::{ProviderClient, ProviderClientOptions};
+pub use client::ProviderClient;
+pub use client::{ClientFuture, ToolClient};
 pub use eligibility::{IneligibleReason, MAX_LISTED_INELIGIBLE};
+#[cfg(feature = "endpoint")]
+pub use embed::EndpointEmbedder;
 #[cfg(feature = "fastembed")]
 pub use embed::FastEmbedder;
 #[cfg(feature = "tuned")]
 pub use embed::TunedEmbedder;
 pub use embed::{CacheStatus, Embedder, Role, StaticEmbedder, WordVectors};
-#[cfg(feature = "endpoint")]
-pub use embed::{EndpointEmbedder, EndpointOptions};
 pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
 pub use error::{
     AdvertisingError, ArgumentFault, CallError, CatalogError, CatalogFault, EmbedError, IndexError, PickError,
     RerankError, ResponseError, ScorerError, SequencesError, SkillError, SkillFault, TranslateError, UnknownProvider,
 };
 pub use fuse::{DEFAULT_RRF_K, Fusion, Mode};
+#[cfg(any(feature = "endpoint", feature = "llm"))]
+pub use http::EndpointOptions;
 pub use index::{IndexStats, TermKind};
 pub use names::{
     Advertised, Advertising, AllowedTool, NameTable, Resolution, Resolved, ResolvedVia, Skill, SkillFolder,

@@ -91,7 +91,7 @@ impl RerankArgs {
 
     #[cfg(feature = "llm")]
     fn language_model(&self, url: &str, model: &str, extra: Map<String, Value>) -> anyhow::Result<Arc<dyn Reranker>> {
-        let options = crate::ProviderClientOptions {
+        let options = crate::EndpointOptions {
             api_key: api_key(self.llm_provider)?,
             // The pick, or the reranker, says how long.
             timeout: Duration::from_secs(3600),

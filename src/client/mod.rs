@@ -8,7 +8,7 @@ use std::pin::Pin;
 use serde_json::Value;
 
 #[cfg(feature = "llm")]
-pub use provider_client::{ProviderClient, ProviderClientOptions};
+pub use provider_client::ProviderClient;
 
 use crate::provider::Provider;
 

@@ -13,30 +13,13 @@ use ureq::Agent;
 use ureq::http::{HeaderName, HeaderValue, Uri, header};
 
 use super::{ClientFuture, ToolClient};
-use crate::http::{self, Connection, Secret, printable, shortened};
+use crate::http::{self, EndpointOptions, Secret, printable, shortened};
 use crate::provider::Provider;
 
 /// The longest answer that is read, in bytes.
 const MAX_ANSWER_BYTES: u64 = 16 * 1024 * 1024;
 /// The version of Anthropic's interface that is spoken; its reference names no other.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
-
-/// How to reach a language model.
-#[derive(Clone)]
-pub struct ProviderClientOptions {
-    /// The key, sent as the provider expects it; empty counts as none. It stands in no message.
-    pub api_key: Option<String>,
-    /// How long one request may take from connecting to the last byte; two minutes by default.
-    pub timeout: Duration,
-    /// Whether to go through the proxy that the environment names; by default the environment is not read.
-    pub proxy_from_env: bool,
-}
-
-impl Default for ProviderClientOptions {
-    fn default() -> Self {
-        Self { api_key: None, timeout: Duration::from_secs(120), proxy_from_env: false }
-    }
-}
 
 /// A [`ToolClient`] that posts requests to a provider, or to a server that speaks its format.
 #[derive(Clone)]
@@ -58,23 +41,16 @@ impl ProviderClient {
     /// # Errors
     ///
     /// What is wrong with the URL, the key, or a provider that has no chat (MCP).
-    pub fn new(provider: Provider, base: &str, options: &ProviderClientOptions) -> Result<Self, String> {
-        let unusable = || format!("the URL {} is none; write it like https://api.example.org/v1", printable(base));
-        let uri: Uri = base.trim().trim_end_matches('/').parse().map_err(|_| unusable())?;
-        let (Some("http" | "https"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err(unusable());
-        };
-        if authority.as_str().contains('@') || uri.query().is_some() {
-            return Err(format!("the URL {} holds a user name or a query; leave it out", printable(base)));
-        }
+    pub fn new(provider: Provider, base: &str, options: &EndpointOptions) -> Result<Self, String> {
+        let unusable = |reason| format!("{reason}: {}; write it like https://api.example.org/v1", printable(base));
+        let uri = http::base_url(base.trim().trim_end_matches('/')).map_err(unusable)?;
         if provider == Provider::Mcp {
             return Err("MCP is a protocol of tools and has no chat; name the model's own provider".to_owned());
         }
         let key = Secret::new(options.api_key.as_deref());
         let headers = headers(provider, key.as_ref())
             .map_err(|()| "the API key holds characters that cannot be sent".to_owned())?;
-        let connection = Connection { timeout: options.timeout, redirects: 0, proxy_from_env: options.proxy_from_env };
-        let agent = connection.agent(&uri);
+        let agent = options.agent(&uri);
         Ok(Self(Arc::new(Client { provider, agent, base: uri, timeout: options.timeout, key, headers })))
     }
 }

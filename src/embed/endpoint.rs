@@ -20,7 +20,7 @@ use ureq::http::{HeaderValue, StatusCode, Uri, header};
 
 use super::{Embedder, Role};
 use crate::error::EmbedError;
-use crate::http::{self, Connection, Secret, printable, shortened};
+use crate::http::{self, EndpointOptions, Secret, printable, shortened};
 
 /// The most texts of one request.
 const MAX_BATCH_TEXTS: usize = 64;
@@ -42,30 +42,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 const CHECK_SERVER: &str = "check that the server runs, and the URL";
 const CHECK_KIND: &str = "check that the URL is that of an OpenAI-compatible API, and the model one for embeddings";
 const CHECK_KEY: &str = "check the key, which PICKTOOLS_EMBED_API_KEY or OPENAI_API_KEY holds";
-
-/// How to reach an embedding endpoint.
-#[derive(Clone)]
-pub struct EndpointOptions {
-    /// Sent as a bearer token; empty counts as none. It stands in no message.
-    pub api_key: Option<String>,
-    /// How long one request may take from connecting to the last byte; two minutes by default.
-    pub timeout: Duration,
-    /// Whether to go through the proxy that the environment names (`ALL_PROXY`, `HTTPS_PROXY`, `HTTP_PROXY`, but for
-    /// the hosts of `NO_PROXY` and this machine); by default the environment is not read.
-    pub proxy_from_env: bool,
-}
-
-impl Default for EndpointOptions {
-    fn default() -> Self {
-        Self { api_key: None, timeout: Duration::from_secs(120), proxy_from_env: false }
-    }
-}
-
-impl fmt::Debug for EndpointOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EndpointOptions").field("timeout", &self.timeout).finish_non_exhaustive()
-    }
-}
 
 /// A model behind an OpenAI-compatible endpoint.
 ///
@@ -203,8 +179,7 @@ impl Endpoint {
         let key = Secret::new(options.api_key.as_deref());
         let key = key.map(|secret| secret.header("Bearer ").map(|header| Key { secret, header })).transpose();
         let key = key.map_err(|()| refused("the API key holds characters that cannot be sent", CHECK_KEY))?;
-        let connection = Connection { timeout: options.timeout, redirects: 0, proxy_from_env: options.proxy_from_env };
-        let agent = connection.agent(&uri);
+        let agent = options.agent(&uri);
         let (url, model) = (uri.to_string(), model.to_owned());
         Ok(Self { agent, url, model, timeout: options.timeout, key })
     }
@@ -336,16 +311,10 @@ impl fmt::Debug for Endpoint {
 /// Where to post; or what is wrong with the URL, and what to do.
 fn full_url(url: &str) -> Result<Uri, (&'static str, &'static str)> {
     const EXAMPLE: &str = "write it like http://localhost:11434/v1";
-    let uri: Uri = url.trim().parse().map_err(|_| ("the URL is none", EXAMPLE))?;
-    let (Some("http" | "https"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-        return Err(("the URL does not begin with http:// or https:// and a host", EXAMPLE));
-    };
-    if authority.as_str().contains('@') {
-        return Err(("the URL holds a user name", "leave it out; a key belongs into PICKTOOLS_EMBED_API_KEY"));
-    }
-    if uri.query().is_some() {
-        return Err(("the URL holds a query", EXAMPLE));
-    }
+    let uri = http::base_url(url).map_err(|reason| {
+        let named = reason == http::HOLDS_USER;
+        (reason, if named { "leave it out; a key belongs into PICKTOOLS_EMBED_API_KEY" } else { EXAMPLE })
+    })?;
     let path = match uri.path().trim_end_matches('/') {
         "" => "/v1/embeddings".to_owned(),
         full if full.ends_with("/embeddings") => full.to_owned(),

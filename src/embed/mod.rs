@@ -33,7 +33,7 @@ pub use tuned::TunedEmbedder;
 #[cfg(feature = "fastembed")]
 pub use self::fastembed::FastEmbedder;
 #[cfg(feature = "endpoint")]
-pub use endpoint::{EndpointEmbedder, EndpointOptions};
+pub use endpoint::EndpointEmbedder;
 
 /// A model that turns texts into vectors whose dot product is the similarity of the texts.
 ///

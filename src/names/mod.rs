@@ -16,7 +16,7 @@ use foldhash::{HashMap, HashMapExt, HashSet};
 use serde::Serialize;
 
 pub use advertising::{Advertised, Advertising};
-pub(crate) use prompt::one_line;
+pub(crate) use prompt::{one_line, visible};
 pub use prompt::{skills_section, tools_section};
 pub use skills::{AllowedTool, Skill, SkillFolder, SkillReport, SkillTool, ToolMeaning};
 

@@ -61,25 +61,30 @@ fn item(name: &str, description: &str) -> String {
 
 /// A text on one line, without characters that do not show, and cut after `chars` characters.
 pub(crate) fn one_line(text: &str, chars: usize) -> String {
-    let mut line = String::new();
-    let mut length = 0;
-    let mut gap = false;
-    for c in text.chars() {
-        if is_gap(c) {
-            gap = length > 0;
-        } else if !is_hidden(c) {
-            length += 1 + usize::from(gap);
-            if length > chars {
-                line.push('…');
-                break;
-            }
-            if std::mem::take(&mut gap) {
-                line.push(' ');
-            }
-            line.push(c);
-        }
+    let mut visible = visible(text);
+    let mut line: String = visible.by_ref().take(chars).collect();
+    if visible.next().is_some() {
+        line.truncate(line.trim_end().len());
+        line.push('…');
     }
     line
+}
+
+/// The characters of a text that show, with one blank where there is white space between them.
+pub(crate) fn visible(text: &str) -> impl Iterator<Item = char> {
+    let (mut begun, mut gap) = (false, false);
+    let shown = move |c: char| {
+        if is_gap(c) {
+            gap = begun;
+            return [None, None];
+        }
+        if is_hidden(c) {
+            return [None, None];
+        }
+        begun = true;
+        [std::mem::take(&mut gap).then_some(' '), Some(c)]
+    };
+    text.chars().flat_map(shown).flatten()
 }
 
 /// White space and line ends of any kind.

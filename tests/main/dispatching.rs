@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use picktools::{
-    Hydrated, Provider, ProviderClient, ProviderClientOptions, Tool, ToolCallError, ToolCallOptions, ToolCalls,
-    tool_call,
+    EndpointOptions, Hydrated, Provider, ProviderClient, Tool, ToolCallError, ToolCallOptions, ToolCalls, tool_call,
 };
 use serde_json::{Value, json};
 
@@ -22,8 +21,8 @@ fn tools() -> Vec<Arc<Tool>> {
     vec![Arc::new(forecast), Arc::new(tool("clock", "now", "The time"))]
 }
 
-fn options() -> ProviderClientOptions {
-    ProviderClientOptions { api_key: Some(KEY.to_owned()), timeout: Duration::from_secs(20), ..Default::default() }
+fn options() -> EndpointOptions {
+    EndpointOptions { api_key: Some(KEY.to_owned()), timeout: Duration::from_secs(20), ..Default::default() }
 }
 
 async fn ask(provider: Provider, server: &Server, request: Value) -> Result<ToolCalls, ToolCallError> {
@@ -122,7 +121,7 @@ async fn what_goes_wrong_is_told_without_the_key() {
 #[tokio::test]
 async fn a_client_that_cannot_ask_says_so() {
     let client = |provider, url: &str, key: &str| {
-        let options = ProviderClientOptions { api_key: Some(key.to_owned()), ..ProviderClientOptions::default() };
+        let options = EndpointOptions { api_key: Some(key.to_owned()), ..EndpointOptions::default() };
         ProviderClient::new(provider, url, &options).expect_err("it cannot ask")
     };
     assert!(client(Provider::OpenAiChat, "localhost:1", "").contains("write it like"));
@@ -133,7 +132,7 @@ async fn a_client_that_cannot_ask_says_so() {
     let error = ask(Provider::Gemini, &server, json!({"model": "../../x"})).await.expect_err("that is no model");
     assert!(error.to_string().contains("names no model"), "{error}");
     let slow = Server::new(|_, _| Reply::Hang);
-    let options = ProviderClientOptions { timeout: Duration::from_millis(200), ..ProviderClientOptions::default() };
+    let options = EndpointOptions { timeout: Duration::from_millis(200), ..EndpointOptions::default() };
     let client = ProviderClient::new(Provider::Ollama, &slow.url, &options).expect("the URL is sound");
     let error = tool_call(&client, json!({"model": "m"}), &tools(), &ToolCallOptions::default()).await;
     assert!(error.expect_err("it hangs").to_string().contains("no whole answer within 200ms"));

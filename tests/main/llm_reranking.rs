@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use picktools::{
-    CircuitBreaker, Engine, LlmReranker, PickOptions, Provider, ProviderClient, ProviderClientOptions, Query, Rerank,
+    CircuitBreaker, EndpointOptions, Engine, LlmReranker, PickOptions, Provider, ProviderClient, Query, Rerank,
     RerankError, Selection, Stage, StageStatus, Tool,
 };
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn tools() -> Vec<Tool> {
 }
 
 fn reranker(provider: Provider, server: &Server) -> LlmReranker {
-    let options = ProviderClientOptions { api_key: Some(KEY.to_owned()), ..Default::default() };
+    let options = EndpointOptions { api_key: Some(KEY.to_owned()), ..Default::default() };
     let client = ProviderClient::new(provider, &server.url, &options).expect("the URL is sound");
     LlmReranker::new(client, "m-1").expect("the provider is known")
 }
@@ -323,8 +323,7 @@ fn members_of_the_request_can_be_put_in_and_taken_away() {
 #[test]
 fn a_reranker_that_cannot_ask_says_so() {
     let client = |provider| {
-        ProviderClient::new(provider, "http://localhost:1", &ProviderClientOptions::default())
-            .expect("the URL is sound")
+        ProviderClient::new(provider, "http://localhost:1", &EndpointOptions::default()).expect("the URL is sound")
     };
     let error = LlmReranker::new(client(Provider::Gemini), "m").expect_err("that format is not spoken");
     assert!(matches!(error, RerankError::UnsupportedProvider { provider: "gemini" }), "{error}");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::catalog::Tool;
-use crate::catalog::spelling::is_invisible;
+use crate::names::visible;
 use crate::provider::Provider;
 use crate::query::Query;
 
@@ -123,23 +123,13 @@ fn shown(id: &str, tool: &Tool, most: usize) -> Value {
 /// At most `most` bytes of a text, on one line and without what nobody sees.
 fn plain(text: &str, most: usize) -> String {
     let mut plain = String::new();
-    let mut blank = false;
-    for c in text.chars() {
-        if c.is_whitespace() {
-            blank = !plain.is_empty();
-            continue;
-        }
-        if c.is_control() || is_invisible(c) {
-            continue;
-        }
-        if plain.len() + usize::from(blank) + c.len_utf8() > most {
+    for c in visible(text) {
+        if plain.len() + c.len_utf8() > most {
             break;
-        }
-        if std::mem::take(&mut blank) {
-            plain.push(' ');
         }
         plain.push(c);
     }
+    plain.truncate(plain.trim_end().len());
     plain
 }
 
@@ -148,6 +138,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::catalog::spelling::is_invisible;
 
     fn lines(query: &str, tools: &[Tool]) -> Vec<String> {
         let window: Vec<Arc<Tool>> = tools.iter().cloned().map(Arc::new).collect();
