@@ -16,7 +16,7 @@ use crate::{PickOptions, Provider, Rerank, Reranker};
 enum RerankArg {
     /// Nothing.
     Never,
-    /// The language model, where its answer can change the picks.
+    /// Whichever of the two is named, where its answer can change the picks.
     Auto,
     /// A cross-encoder on this machine, always.
     Local,
@@ -27,10 +27,10 @@ enum RerankArg {
 #[derive(Args)]
 pub(super) struct RerankArgs {
     /// Put the best candidates in another order: never, always by a cross-encoder on this machine (local) or by a language
-    /// model (llm), or by the latter where scores lie close together (auto).
+    /// model (llm), or by the one that is named where scores lie close together (auto).
     #[arg(long, value_enum, default_value = "never")]
     rerank: RerankArg,
-    /// The cross-encoder of --rerank local: its name (BGERerankerBase, BGERerankerV2M3, JINARerankerV1TurboEn,
+    /// The cross-encoder: its name (BGERerankerBase, BGERerankerV2M3, JINARerankerV1TurboEn,
     /// JINARerankerV2BaseMultilingual, or that on its hub), or a folder with model.onnx and tokenizer.json.
     #[arg(long, value_name = "NAME|DIR")]
     rerank_model: Option<String>,
@@ -67,17 +67,31 @@ impl RerankArgs {
     pub(super) fn open(&self, folders: &FolderArgs) -> anyhow::Result<Option<Arc<dyn Reranker>>> {
         match self.rerank {
             RerankArg::Never => Ok(None),
-            RerankArg::Local => match &self.rerank_model {
-                Some(model) => folders.cross_encoder(model).map(Some),
-                None => bail!("--rerank local needs --rerank-model NAME|DIR"),
+            RerankArg::Local => self.local(folders).map(Some),
+            RerankArg::Llm => self.llm().map(Some),
+            RerankArg::Auto => match (&self.rerank_model, &self.llm_url) {
+                (Some(_), Some(_)) => bail!("--rerank auto takes either --rerank-model or --llm-url"),
+                (Some(_), None) => self.local(folders).map(Some),
+                (None, Some(_)) => self.llm().map(Some),
+                (None, None) => {
+                    bail!("--rerank auto needs --rerank-model NAME|DIR, or --llm-url URL and --llm-model NAME")
+                }
             },
-            RerankArg::Auto | RerankArg::Llm => {
-                let (Some(url), Some(model)) = (&self.llm_url, &self.llm_model) else {
-                    bail!("--rerank llm and --rerank auto need --llm-url URL and --llm-model NAME");
-                };
-                self.language_model(url, model, self.extra()?).map(Some)
-            }
         }
+    }
+
+    fn local(&self, folders: &FolderArgs) -> anyhow::Result<Arc<dyn Reranker>> {
+        match &self.rerank_model {
+            Some(model) => folders.cross_encoder(model),
+            None => bail!("--rerank local needs --rerank-model NAME|DIR"),
+        }
+    }
+
+    fn llm(&self) -> anyhow::Result<Arc<dyn Reranker>> {
+        let (Some(url), Some(model)) = (&self.llm_url, &self.llm_model) else {
+            bail!("a language model reranks with --llm-url URL and --llm-model NAME");
+        };
+        self.language_model(url, model, self.extra()?)
     }
 
     fn extra(&self) -> anyhow::Result<Map<String, Value>> {

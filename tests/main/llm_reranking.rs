@@ -426,8 +426,10 @@ mod program {
         let pick = ["pick", "x", "--catalog", WORKPLACE, "--rerank"];
         for (arguments, part) in [
             (&["local"][..], "needs --rerank-model NAME|DIR"),
-            (&["llm"], "need --llm-url URL and --llm-model NAME"),
-            (&["auto", "--llm-url", "http://localhost:1"], "need --llm-url URL and --llm-model NAME"),
+            (&["llm"], "with --llm-url URL and --llm-model NAME"),
+            (&["auto"], "needs --rerank-model NAME|DIR, or --llm-url URL"),
+            (&["auto", "--llm-url", "http://localhost:1"], "with --llm-url URL and --llm-model NAME"),
+            (&["auto", "--llm-url", "http://localhost:1", "--rerank-model", "x"], "either"),
             (&["llm", "--llm-url", "localhost", "--llm-model", "m"], "write it like"),
             (&["llm", "--llm-url", "http://localhost", "--llm-model", "m", "--llm-provider", "gemini"], "gemini"),
             (&["llm", "--llm-url", "http://localhost", "--llm-model", "m", "--llm-extra", "[]"], "no JSON object"),
