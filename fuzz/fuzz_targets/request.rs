@@ -1,0 +1,41 @@
+//! A request, which may be a transcript, and sequences of calls: picked for from a small catalog.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use picktools::{Engine, MAX_IN_USE, PickOptions, Query, Sequences, Tool};
+
+static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
+    let tool = |name, description| Tool::new(name, description);
+    let mut tools = vec![
+        tool("find_flights", "Find flights to a city"),
+        tool("book_flight", "Book a seat on a flight"),
+        tool("get_forecast", "Weather for the coming days"),
+        tool("send_mail", "Send a message to a colleague"),
+        tool("drop_table", "Delete a table and all that it holds"),
+    ];
+    tools[1].requires = vec!["find_flights".to_owned()];
+    tools[4].safe = Some(false);
+    tools
+});
+
+fuzz_target!(|bytes: &[u8]| {
+    // The request comes first, then, behind a byte that no UTF-8 has, the sequences.
+    let mut parts = bytes.splitn(2, |&byte| byte == 0xff);
+    let (request, sequences) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let Ok(request) = serde_json::from_slice(request) else { return };
+    let Ok(sequences) = Sequences::from_slice(sequences, "sequences") else { return };
+    let query = Query::from(&request);
+    let engine = Engine::builder(picktools::Catalog::from_tools(TOOLS.clone()).expect("the tools are sound"));
+    let engine = engine.sequences(sequences).build().expect("the static model needs nothing");
+    let options = PickOptions { max_candidates: 2, min_score: 0.0, ..PickOptions::default() };
+    let selection = engine.pick(&query, &options).expect("the options are sound");
+    assert!(selection.picks.iter().all(|pick| pick.tool.name != "drop_table"), "it is unsafe");
+    let new = selection.picks.iter().filter(|pick| pick.provenance.in_use.is_none()).count();
+    // Two, and the one that booking requires.
+    assert!(new <= 3 && selection.picks.len() - new <= MAX_IN_USE);
+    assert!(selection.picks.iter().all(|pick| (0.0..=1.0).contains(&pick.score)));
+    let again = engine.pick(&query, &options).expect("the options are sound");
+    assert_eq!(serde_json::to_string(&again).ok(), serde_json::to_string(&selection).ok());
+});
