@@ -7,8 +7,11 @@
 //! weights give a text another vector in other company, so batching them together would make vectors depend on
 //! what happened to be cached; and on a CPU padding eats what a batch saves.
 
+#[cfg(feature = "cli")]
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+#[cfg(feature = "cli")]
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 

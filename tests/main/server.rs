@@ -18,6 +18,7 @@ pub(crate) struct Asked {
 }
 
 /// What the server answers.
+#[cfg_attr(not(feature = "llm"), expect(dead_code, reason = "only language models are answered in every way"))]
 pub(crate) enum Reply {
     Json(Value),
     /// Status line without the version, further headers, and the body.
