@@ -81,6 +81,17 @@ def forward(p, packed, texts):
 _forward = jax.jit(forward, static_argnums=2)
 
 
+def adamw(p, m, v, g, t, lr, rate=lambda name: 1.0):
+    """One step (the t-th, from 1) of AdamW (0.9, 0.999, decay 0.01 of matrices), gradients cut at norm 1; `rate` times the rate
+    for some. Returns weights and both moments."""
+    n = jnp.sqrt(sum((x**2).sum() for x in g.values()))
+    g = {k: x * jnp.minimum(1.0, 1.0 / n) for k, x in g.items()}
+    m = {k: 0.9 * m[k] + 0.1 * g[k] for k in g}
+    v = {k: 0.999 * v[k] + 0.001 * g[k] ** 2 for k in g}
+    u = {k: (m[k] / (1 - 0.9**t)) / (jnp.sqrt(v[k] / (1 - 0.999**t)) + 1e-8) + (0.01 * p[k] if p[k].ndim == 2 else 0.0) for k in g}
+    return {k: p[k] - lr * rate(k) * u[k] for k in p}, m, v
+
+
 def encode(p, ids, rows=16, texts=256, progress=None):
     """Vectors of any number of texts (lists of token ids), shape n x 384."""
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))

@@ -198,13 +198,7 @@ def loss(p, q, d, v, kind):
 
 def step(p, m, v, t, lr, q, d, values, kind):
     l, g = jax.value_and_grad(loss)(p, q, d, values, kind)
-    n = jnp.sqrt(sum((x**2).sum() for x in g.values()))
-    g = {k: x * jnp.minimum(1.0, 1.0 / n) for k, x in g.items()}
-    m = {k: 0.9 * m[k] + 0.1 * g[k] for k in g}
-    v = {k: 0.999 * v[k] + 0.001 * g[k] ** 2 for k in g}
-    u = {k: (m[k] / (1 - 0.9**t)) / (jnp.sqrt(v[k] / (1 - 0.999**t)) + 1e-8) + (0.01 * p[k] if p[k].ndim == 2 else 0.0) for k in g}
-    rate = lambda k: lr * (FAST if k.startswith(("head", "cross")) else 1.0)
-    return {k: p[k] - rate(k) * u[k] for k in p}, m, v, l
+    return *adamw(p, m, v, g, t, lr, lambda k: FAST if k.startswith(("head", "cross")) else 1.0), l
 
 
 _step = jax.jit(step, static_argnums=8, donate_argnums=(0, 1, 2))
