@@ -24,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
     // The request comes first, then, behind a byte that no UTF-8 has, the sequences.
     let mut parts = bytes.splitn(2, |&byte| byte == 0xff);
     let (request, sequences) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    let Ok(request) = serde_json::from_slice(request) else { return };
+    let Ok(request) = serde_json::from_slice::<serde_json::Value>(request) else { return };
     let Ok(sequences) = Sequences::from_slice(sequences, "sequences") else { return };
     let query = Query::from(&request);
     let engine = Engine::builder(picktools::Catalog::from_tools(TOOLS.clone()).expect("the tools are sound"));
