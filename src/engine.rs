@@ -365,7 +365,7 @@ fn narrow(
     let twins = Some(&index.twins).filter(|_| options.choice == Choice::Set);
     let depth = depth(options, stay.len()).max(set::pool(&parts)).saturating_add(twins.map_or(0, Twins::len));
     let depth = depth.max(rerank::window(request, reranker));
-    let mut ranking: Ranking = top_k(candidates.into_iter(), depth);
+    let mut ranking: Ranking = top_k(candidates.iter().copied(), depth);
     let reranked = rerank::rerank(index, request, basis, reranker, &mut ranking, trace);
     if reranked.as_ref().is_some_and(|reranked| reranked.report.reordered) {
         // Who reads request and tool together has seen the parts.
@@ -386,9 +386,8 @@ fn narrow(
         set::bring_required(index, request, basis, &mut kept);
     }
     if !kept.required.is_empty() {
-        let above: BTreeSet<ToolId> =
-            self::candidates(request, basis, &stay).iter().map(|candidate| candidate.tool).collect();
-        below_threshold -= kept.required.keys().filter(|tool| !above.contains(tool)).count();
+        let above = candidates.iter().filter(|candidate| kept.required.contains_key(&candidate.tool)).count();
+        below_threshold -= kept.required.len() - above;
     }
     trace.ran(Stage::Select);
     Ok(Narrowed { below_threshold, ranking, reranked, kept })

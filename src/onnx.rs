@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use fastembed::TokenizerFiles;
 use serde_json::{Value, json};
@@ -14,6 +15,9 @@ use crate::error::EmbedError;
 /// Where a model folder may hold its weights, in this order.
 const MODEL_FILES: [&str; 4] = ["model.onnx", "model_quantized.onnx", "onnx/model.onnx", "onnx/model_quantized.onnx"];
 pub(crate) const TOKENIZER_FILE: &str = "tokenizer.json";
+/// The most sessions of one model; each holds the weights once.
+const MAX_SESSIONS: usize = 4;
+
 /// How to open a model that runs on ONNX Runtime.
 #[derive(Debug, Clone, Default)]
 pub struct OnnxOptions {
@@ -93,6 +97,16 @@ impl ModelFolder {
             tokenizer_config_file: self.tokenizer_config.to_string().into_bytes(),
         }
     }
+}
+
+/// Opens as many sessions of a model as can work side by side, beside the first one.
+pub(crate) fn sessions<T, E>(first: T, open: impl Fn() -> Result<T, E>) -> Result<Vec<Mutex<T>>, E> {
+    let count = rayon::current_num_threads().clamp(1, MAX_SESSIONS);
+    let mut sessions = vec![Mutex::new(first)];
+    for _ in 1..count {
+        sessions.push(Mutex::new(open()?));
+    }
+    Ok(sessions)
 }
 
 /// Finds a model by one of its names, which are its own in fastembed, that on the hub, and the latter's last part.

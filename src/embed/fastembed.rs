@@ -28,8 +28,6 @@ use crate::onnx::{self, ModelFolder, OnnxOptions, chain, load_runtime, optional_
 
 /// Longer texts are cut, in tokens. The models in question were trained on at most this much.
 const MAX_TOKENS: usize = 256;
-/// The most sessions of one model; each holds the weights once.
-const MAX_SESSIONS: usize = 4;
 
 /// A model on ONNX Runtime.
 pub struct FastEmbedder {
@@ -115,11 +113,7 @@ impl FastEmbedder {
         let mut first = session().map_err(load)?;
         let probe = first.embed(["probe"], None).map_err(load)?;
         let dimensions = probe.first().map_or(0, Vec::len);
-        let count = rayon::current_num_threads().clamp(1, MAX_SESSIONS);
-        let mut sessions = vec![Mutex::new(first)];
-        for _ in 1..count {
-            sessions.push(Mutex::new(session().map_err(load)?));
-        }
+        let sessions = onnx::sessions(first, session).map_err(load)?;
         Ok(Self { identity, dimensions, prompts, sessions })
     }
 

@@ -23,8 +23,6 @@ use crate::query::Query;
 const MAX_TOKENS: usize = 512;
 /// What is read of a request and of a tool, in bytes: more than the tokens that are left of them.
 const MAX_TEXT_BYTES: usize = 8 * MAX_TOKENS;
-/// The most sessions of one model; each holds the weights once.
-const MAX_SESSIONS: usize = 4;
 
 /// A cross-encoder on ONNX Runtime: reads request and tool together, and gives the tool a score.
 pub struct CrossEncoder {
@@ -95,11 +93,7 @@ impl CrossEncoder {
         let load = |reason: String| EmbedError::Load { name: name.to_owned(), reason };
         let mut first = session().map_err(|error| load(chain(&error)))?;
         score(&mut first, "probe", "probe").map_err(|reason| load(format!("it is no cross-encoder: {reason}")))?;
-        let count = rayon::current_num_threads().clamp(1, MAX_SESSIONS);
-        let mut sessions = vec![Mutex::new(first)];
-        for _ in 1..count {
-            sessions.push(Mutex::new(session().map_err(|error| load(chain(&error)))?));
-        }
+        let sessions = onnx::sessions(first, session).map_err(|error| load(chain(&error)))?;
         Ok(Self { shared: Arc::new(Shared { name: name.to_owned(), sessions }) })
     }
 }
