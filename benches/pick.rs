@@ -286,8 +286,8 @@ fn deadline(criterion: &mut Criterion) {
     group.sample_size(20).measurement_time(Duration::from_secs(5));
     let catalog = catalog(10_000, false);
     let plain = PickOptions { timeout: Some(DEADLINE), ..PickOptions::default() };
-    let engine = Engine::new(catalog.clone()).expect("it builds");
-    overrun(&mut group, "scorer", &engine, &PickOptions { scorer: Some(Arc::new(Sleeper)), ..plain.clone() });
+    let engine = Engine::builder(catalog.clone()).scorer(Arc::new(Sleeper)).build().expect("it builds");
+    overrun(&mut group, "scorer", &engine, &plain);
     let rerankers: [(&str, Arc<dyn Reranker>); _] = [
         ("reranker", Arc::new(Sleeper)),
         #[cfg(feature = "llm")]
@@ -310,7 +310,7 @@ fn overrun(
 ) {
     let query = &queries()[0];
     let late = engine.pick(query, options).expect("it picks");
-    let stage = if options.scorer.is_some() { Stage::Scorer } else { Stage::Rerank };
+    let stage = if name == "scorer" { Stage::Scorer } else { Stage::Rerank };
     assert_eq!((late.degraded[0].stage, late.picks.len()), (stage, options.max_candidates));
     let mut overruns = Vec::new();
     group.bench_function(BenchmarkId::new("overrun", name), |bencher| {

@@ -12,6 +12,8 @@
 //! embedding of the request, a custom scorer and a reranker, and when there is a deadline they run on a thread that is
 //! left behind when it passes.
 
+mod explain;
+mod request;
 mod rerank;
 mod set;
 mod signals;
@@ -23,6 +25,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::explain::{Basis, Explainer, MAX_CONSIDERED, Reranked};
+use self::request::Request;
 use self::signals::{Embedded, embed, guarded, models, plain_signals, signals};
 use self::skills::SkillIndex;
 #[cfg(feature = "tokens")]
@@ -32,11 +36,10 @@ use crate::deadline::Deadline;
 use crate::eligibility::Eligibility;
 use crate::embed::{Embedder, StaticEmbedder};
 use crate::error::{IndexError, PickError, ScorerError};
-use crate::explain::{Basis, Explainer, MAX_CONSIDERED, Reranked};
 use crate::fuse::{Fused, Fusion, Mode, Retriever};
 use crate::index::{Index, IndexConfig, IndexStats, Progress, Twins, Vectors};
 use crate::names::{Skill, SkillReport};
-use crate::options::{Choice, PickOptions, Request};
+use crate::options::{Choice, PickOptions};
 use crate::query::Query;
 use crate::ranking::{Candidate, Ranking, ToolId, top_k};
 use crate::rerank::{Rerank, Reranker};
@@ -51,6 +54,7 @@ pub struct Engine {
     index: Arc<Index>,
     skills: Option<Arc<SkillIndex>>,
     prior: Option<Arc<Prior>>,
+    scorer: Option<Arc<dyn Scorer>>,
     reranker: Option<Arc<dyn Reranker>>,
     #[cfg(feature = "tokens")]
     costs: Arc<CostTable>,
@@ -62,6 +66,7 @@ impl fmt::Debug for Engine {
             .field("index", &self.index)
             .field("skills", &self.skills)
             .field("sequences", &self.sequence_stats())
+            .field("scorer", &self.scorer.as_ref().map(|scorer| scorer.name()))
             .field("reranker", &self.reranker.as_ref().map(|reranker| reranker.name()))
             .finish_non_exhaustive()
     }
@@ -75,6 +80,7 @@ pub struct EngineBuilder {
     progress: Progress,
     skills: Option<Vec<Skill>>,
     sequences: Option<Sequences>,
+    scorer: Option<Arc<dyn Scorer>>,
     reranker: Option<Arc<dyn Reranker>>,
 }
 
@@ -133,6 +139,14 @@ impl EngineBuilder {
         self
     }
 
+    /// Lets this scorer rank the tools of every pick, in place of the built-in ranking. Skills it does not see, and tools
+    /// in use raise nothing.
+    #[must_use]
+    pub fn scorer(mut self, scorer: Arc<dyn Scorer>) -> Self {
+        self.scorer = Some(scorer);
+        self
+    }
+
     /// Lets this reranker put the best candidates in another order, where [`PickOptions::rerank`] asks for it. Skills it
     /// does not see.
     #[must_use]
@@ -168,6 +182,7 @@ impl EngineBuilder {
             index: Arc::new(index),
             skills: skills.transpose()?.map(Arc::new),
             prior,
+            scorer: self.scorer,
             reranker: self.reranker,
             #[cfg(feature = "tokens")]
             costs: Arc::default(),
@@ -188,7 +203,16 @@ impl Engine {
     /// Starts building an engine with another model, or with none.
     pub fn builder(catalog: Catalog) -> EngineBuilder {
         let (model, cache_dir, progress) = (Model::Static, None, Progress::default());
-        EngineBuilder { catalog, model, cache_dir, progress, skills: None, sequences: None, reranker: None }
+        EngineBuilder {
+            catalog,
+            model,
+            cache_dir,
+            progress,
+            skills: None,
+            sequences: None,
+            scorer: None,
+            reranker: None,
+        }
     }
 
     /// Returns the catalog.
@@ -211,7 +235,7 @@ impl Engine {
         self.index.stats()
     }
 
-    /// Returns a built-in ranking as a [`Scorer`], to compose with others.
+    /// Returns a built-in ranking as a [`Scorer`], to compose with others for [`EngineBuilder::scorer`].
     pub fn scorer(&self, mode: Mode) -> BuiltInScorer {
         BuiltInScorer { index: Arc::clone(&self.index), mode }
     }
@@ -231,7 +255,7 @@ impl Engine {
         let mut trace = Trace::new(options);
         let mut request = Request::new(index, query, options)?;
         trace.ran(Stage::Eligibility);
-        let mut basis = match &options.scorer {
+        let mut basis = match &self.scorer {
             Some(scorer) => score(index, &request, scorer, &mut trace),
             None => rank(index, &request, &mut trace)?,
         };
@@ -313,7 +337,8 @@ impl Engine {
     }
 }
 
-/// Picks from tools that are indexed for this one request; an [`Engine`] serves many.
+/// Picks from tools that are indexed for this one request, with the built-in ranking. An [`Engine`] serves many requests,
+/// and may have a scorer, a reranker or skills.
 ///
 /// # Errors
 ///

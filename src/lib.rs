@@ -54,7 +54,6 @@ mod select;
 #[cfg(feature = "tokens")]
 mod budget;
 mod selection;
-mod explain;
 mod engine;
 mod call;
 pub mod eval;

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Trace;
-use crate::explain::{Basis, Reranked};
+use super::explain::{Basis, Reranked};
+use super::request::Request;
 use crate::index::Index;
-use crate::options::Request;
 use crate::ranking::Ranking;
 use crate::rerank::{self, NotReranked, Rerank, RerankScore, Reranker};
 use crate::selection::{RerankEvidence, RerankReport, Stage};

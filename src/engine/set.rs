@@ -5,15 +5,16 @@ use std::collections::{BTreeSet, HashMap};
 #[cfg(feature = "tokens")]
 use std::sync::Arc;
 
+use super::explain::Basis;
+use super::request::Request;
 use super::{Trace, guarded};
 #[cfg(feature = "tokens")]
 use crate::budget::{self, Costs, Wanted};
 #[cfg(feature = "tokens")]
 use crate::deadline::Deadline;
 use crate::error::PickError;
-use crate::explain::Basis;
 use crate::index::{Index, Vectors};
-use crate::options::{Choice, Request};
+use crate::options::Choice;
 use crate::ranking::{Candidate, ToolId};
 use crate::select::{Cover, Kept, POOL, static_vectors};
 use crate::selection::Stage;

@@ -8,12 +8,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::Trace;
+use super::request::Request;
 use crate::deadline::{Deadline, Missed};
 use crate::embed::Embedder;
 use crate::error::{EmbedError, IndexError, PickError};
 use crate::fuse::{Mode, Retriever, Signals};
 use crate::index::{Index, RequestVectors, Vectors};
-use crate::options::Request;
 use crate::query::Query;
 use crate::retrieve::{self, FoundTerm, Signal, query_terms};
 use crate::selection::Stage;

@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::explain::{Basis, Explainer};
+use super::request::Request;
 use super::{Narrowed, Trace, narrow};
 use crate::catalog::{Catalog, Tool};
 use crate::error::{IndexError, PickError};
-use crate::explain::{Basis, Explainer};
 use crate::fuse::{Fused, Fusion};
 use crate::index::{Index, IndexConfig};
 use crate::names::{Skill, SkillReport, ToolMeaning};
-use crate::options::{Choice, PickOptions, Request};
+use crate::options::{Choice, PickOptions};
 use crate::ranking::ToolId;
 use crate::selection::{IneligibleTool, Pick, SkillPick, Stage};
 

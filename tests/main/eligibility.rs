@@ -7,7 +7,7 @@ use std::time::Duration;
 use picktools::{Fusion, MAX_LISTED_INELIGIBLE, Mode, PickOptions, Query, Score, ScoreFuture, Scorer, Tool};
 use serde_json::{Value, json};
 
-use crate::support::{WORKPLACE, catalog, engine, fixture, ids, pick, public_ids, set, tool};
+use crate::support::{WORKPLACE, catalog, engine, fixture, ids, pick, public_ids, scored_by, set, tool};
 
 /// Gives every tool the best score, and writes down what it was shown.
 #[derive(Default)]
@@ -28,17 +28,18 @@ impl Scorer for Witness {
 fn check_ineligible(tool: &str, code: &str, options: &PickOptions) {
     let name = tool.rsplit('/').next().expect("it has a name");
     let witness = Arc::new(Witness::default());
+    let scored = scored_by(Arc::clone(&witness) as Arc<dyn Scorer>);
     let base = PickOptions { max_candidates: 1_000, min_score: 0.0, debug: true, ..options.clone() };
-    for (path, options) in [
-        ("hybrid", base.clone()),
-        ("keyword", PickOptions { mode: Some(Mode::Keyword), ..base.clone() }),
-        ("always_include", PickOptions { always_include: vec![tool.to_owned()], ..base.clone() }),
-        ("rrf", PickOptions { fusion: Fusion::Rrf { k: 60 }, ..base.clone() }),
-        ("max_per_source", PickOptions { max_per_source: Some(50), ..base.clone() }),
-        ("scorer", PickOptions { scorer: Some(Arc::clone(&witness) as Arc<dyn Scorer>), ..base.clone() }),
-        ("no time", PickOptions { timeout: Some(Duration::ZERO), ..base.clone() }),
+    for (path, engine, options) in [
+        ("hybrid", &*WORKPLACE, base.clone()),
+        ("keyword", &WORKPLACE, PickOptions { mode: Some(Mode::Keyword), ..base.clone() }),
+        ("always_include", &WORKPLACE, PickOptions { always_include: vec![tool.to_owned()], ..base.clone() }),
+        ("rrf", &WORKPLACE, PickOptions { fusion: Fusion::Rrf { k: 60 }, ..base.clone() }),
+        ("max_per_source", &WORKPLACE, PickOptions { max_per_source: Some(50), ..base.clone() }),
+        ("scorer", &scored, base.clone()),
+        ("no time", &WORKPLACE, PickOptions { timeout: Some(Duration::ZERO), ..base.clone() }),
     ] {
-        let selection = pick(&WORKPLACE, &format!("use `{tool}`, or any other {name}"), &options);
+        let selection = pick(engine, &format!("use `{tool}`, or any other {name}"), &options);
         assert!(!ids(&selection).contains(&tool), "{tool} was picked by {path}");
         let considered = selection.considered.as_ref().expect("debug is on");
         assert!(considered.iter().all(|considered| considered.tool != tool), "{tool} was considered by {path}");

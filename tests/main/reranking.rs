@@ -208,15 +208,13 @@ fn without_a_reranker_always_is_an_error_and_auto_is_not() {
 
 #[test]
 fn the_ranking_of_a_custom_scorer_is_reranked_too() {
-    let options = PickOptions {
-        scorer: Some(Arc::new(crate::support::engine(workplace()).scorer(picktools::Mode::Keyword))),
-        ..always(4)
-    };
-    let engine = scripted(backwards);
-    let prior = pick(&engine, REQUEST, &PickOptions { rerank: Rerank::Never, max_candidates: 20, ..options.clone() });
+    let scorer = crate::support::engine(workplace()).scorer(picktools::Mode::Keyword);
+    let builder = Engine::builder(workplace()).scorer(Arc::new(scorer)).reranker(Arc::new(Scripted(backwards)));
+    let engine = builder.build().expect("the static model needs nothing");
+    let prior = pick(&engine, REQUEST, &never(20));
     let mut expected = ids(&prior);
     expected.reverse();
-    assert_eq!(ids(&pick(&engine, REQUEST, &options)), expected[..4]);
+    assert_eq!(ids(&pick(&engine, REQUEST, &always(4))), expected[..4]);
 }
 
 /// Every way to fail but time.

@@ -5,13 +5,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use picktools::{
-    BuiltInScorer, Mode, PickError, PickOptions, Query, Score, ScoreFuture, Scorer, ScorerError, Selection, Stage,
-    StageStatus, Tool, per_tool, pick_tools,
+    BuiltInScorer, Engine, Mode, PickError, PickOptions, Query, Score, ScoreFuture, Scorer, ScorerError, Selection,
+    Stage, StageStatus, Tool, per_tool, pick_tools,
 };
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::support::{KEYWORDS, WORKPLACE, ids, in_mode, pick, public_ids, set, tool};
+use crate::support::{KEYWORDS, WORKPLACE, ids, in_mode, pick, public_ids, scored_by, set, tool};
 
 /// How long a pick with a deadline of 200 ms may take at the very most; the real overrun is measured by a bench.
 const AT_MOST: Duration = Duration::from_secs(2);
@@ -33,16 +33,16 @@ impl<F: Fn(&Query, &[Arc<Tool>]) -> Answer + Send + Sync> Scorer for Scripted<F>
     }
 }
 
-fn options(scorer: impl Scorer + 'static) -> PickOptions {
-    PickOptions { scorer: Some(Arc::new(scorer)), ..PickOptions::default() }
+fn engine(scorer: impl Scorer + 'static) -> Engine {
+    scored_by(Arc::new(scorer))
 }
 
-fn scripted(answer: impl Fn(&Query, &[Arc<Tool>]) -> Answer + Send + Sync + 'static) -> PickOptions {
-    options(Scripted(answer))
+fn scripted(answer: impl Fn(&Query, &[Arc<Tool>]) -> Answer + Send + Sync + 'static) -> Engine {
+    engine(Scripted(answer))
 }
 
 /// One score for each tool, by its id.
-fn by_id(score: impl Fn(&str) -> f32 + Send + Sync + 'static) -> PickOptions {
+fn by_id(score: impl Fn(&str) -> f32 + Send + Sync + 'static) -> Engine {
     scripted(move |_, tools| Ok(tools.iter().map(|tool| Score::new(score(&tool.id))).collect()))
 }
 
@@ -65,13 +65,13 @@ fn check_fallback(selection: &Selection, reason: &str, most: usize) {
 
 #[test]
 fn a_scorer_replaces_the_ranking() {
-    let options = by_id(|id| match id {
+    let engine = by_id(|id| match id {
         "home/playMusic" => 0.9,
         "mail/send_email" => 0.8,
         "chat/list_users" => 0.04,
         _ => 0.0,
     });
-    let selection = pick(&WORKPLACE, "book a meeting room", &options);
+    let selection = pick(&engine, "book a meeting room", &PickOptions::default());
     assert_eq!(ids(&selection), ["home/playMusic", "mail/send_email"], "what scores below 0.05 is left out");
     assert_eq!(selection.scorer, "scripted");
     assert_eq!(selection.picks[0].score.to_bits(), 0.9_f32.to_bits());
@@ -85,7 +85,7 @@ fn a_scorer_replaces_the_ranking() {
 
 #[test]
 fn reason_and_details_arrive() {
-    let options = scripted(|_, tools| {
+    let engine = scripted(|_, tools| {
         Ok(tools
             .iter()
             .map(|tool| Score {
@@ -95,20 +95,19 @@ fn reason_and_details_arrive() {
             })
             .collect())
     });
-    let selection = pick(&WORKPLACE, "anything", &options);
+    let selection = pick(&engine, "anything", &PickOptions::default());
     assert_eq!(selection.picks[0].reason, "It is called create_issue.");
     assert_eq!(selection.picks[0].provenance.details, Some(json!({"length": 12})));
     assert_eq!(selection.picks[0].provenance.scorer, "scripted");
-    let plain = pick(&WORKPLACE, "anything", &by_id(|_| 0.5));
+    let plain = pick(&by_id(|_| 0.5), "anything", &PickOptions::default());
     assert_eq!(plain.picks[0].reason, "Scripted scores it 0.50.", "a general sentence stands in");
 }
 
 #[test]
 fn a_score_that_is_none_leaves_its_tool_out_and_is_named() {
     for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.01, 1.01] {
-        let options = by_id(move |id| if id == "home/playMusic" { wrong } else { 0.5 });
-        let options = PickOptions { max_candidates: 500, ..options };
-        let selection = pick(&WORKPLACE, "anything", &options);
+        let engine = by_id(move |id| if id == "home/playMusic" { wrong } else { 0.5 });
+        let selection = pick(&engine, "anything", &PickOptions { max_candidates: 500, ..PickOptions::default() });
         assert!(!ids(&selection).contains(&"home/playMusic"), "{wrong}");
         assert_eq!(selection.picks.len(), public_ids(WORKPLACE.catalog()).len() - 1, "the others are ranked");
         let [error] = &selection.scorer_errors[..] else { panic!("one error: {:?}", selection.scorer_errors) };
@@ -117,8 +116,8 @@ fn a_score_that_is_none_leaves_its_tool_out_and_is_named() {
         assert!(selection.degraded.is_empty(), "{:?}", selection.degraded);
     }
     for edge in [0.0, 1.0] {
-        let options = PickOptions { min_score: 0.0, ..by_id(move |_| edge) };
-        assert_eq!(pick(&WORKPLACE, "anything", &options).picks.len(), 3, "{edge} is a score");
+        let options = PickOptions { min_score: 0.0, ..PickOptions::default() };
+        assert_eq!(pick(&by_id(move |_| edge), "anything", &options).picks.len(), 3, "{edge} is a score");
     }
 }
 
@@ -128,15 +127,15 @@ fn a_scorer_that_fails_leaves_the_catalogs_order() {
     let too_few = |_: &Query, _: &[Arc<Tool>]| Ok(vec![Score::new(0.5)]);
     let too_many = |_: &Query, tools: &[Arc<Tool>]| Ok(vec![Score::new(0.5); tools.len() + 1]);
     let eligible = public_ids(WORKPLACE.catalog()).len();
-    for (options, reason) in [
+    for (engine, reason) in [
         (scripted(move |_, _| Err(boom())), "the scorer scripted failed: the model is away".to_owned()),
         (scripted(|_, _| panic!("on purpose")), "the scorer scripted failed: it panicked".to_owned()),
         (scripted(too_few), format!("the scorer scripted gave 1 scores for {eligible} tools")),
         (scripted(too_many), format!("the scorer scripted gave {} scores for {eligible} tools", eligible + 1)),
     ] {
         for timeout in [None, Some(FAR_TOO_LONG)] {
-            let options = PickOptions { timeout, max_candidates: 4, ..options.clone() };
-            check_fallback(&pick(&WORKPLACE, "book a meeting room", &options), &reason, 4);
+            let options = PickOptions { timeout, max_candidates: 4, ..PickOptions::default() };
+            check_fallback(&pick(&engine, "book a meeting room", &options), &reason, 4);
         }
     }
 }
@@ -175,12 +174,8 @@ impl Scorer for Blocks {
 fn a_slow_scorer_is_not_waited_for() {
     let query = || Query::new("book a meeting room");
     for scorer in [Arc::new(Waits) as Arc<dyn Scorer>, Arc::new(Blocks)] {
-        let options = PickOptions {
-            scorer: Some(Arc::clone(&scorer)),
-            timeout: Some(DEADLINE),
-            max_candidates: 2,
-            ..PickOptions::default()
-        };
+        let engine = scored_by(Arc::clone(&scorer));
+        let options = PickOptions { timeout: Some(DEADLINE), max_candidates: 2, ..PickOptions::default() };
         let check = |form: &str, run: &dyn Fn() -> Result<Selection, PickError>| {
             let started = Instant::now();
             let selection = run().expect("being late is no error");
@@ -189,20 +184,19 @@ fn a_slow_scorer_is_not_waited_for() {
             assert!(took >= DEADLINE, "{} by {form} was not waited for at all: {took:?}", scorer.name());
             check_fallback(&selection, "deadline", 2);
         };
-        check("pick", &|| WORKPLACE.pick(&query(), &options));
+        check("pick", &|| engine.pick(&query(), &options));
         for runtime in runtimes() {
-            check("pick_async", &|| runtime.block_on(WORKPLACE.pick_async(query(), options.clone())));
+            check("pick_async", &|| runtime.block_on(engine.pick_async(query(), options.clone())));
             // Not how it is meant to be called, but no reason to panic.
-            check("pick within a runtime", &|| runtime.block_on(async { WORKPLACE.pick(&query(), &options) }));
+            check("pick within a runtime", &|| runtime.block_on(async { engine.pick(&query(), &options) }));
         }
     }
 }
 
 #[test]
 fn no_time_at_all_gives_the_catalogs_order() {
-    let options = PickOptions { timeout: Some(Duration::ZERO), ..options(Waits) };
-    check_fallback(&pick(&WORKPLACE, "anything", &options), "deadline", 3);
     let options = PickOptions { timeout: Some(Duration::ZERO), ..PickOptions::default() };
+    check_fallback(&pick(&engine(Waits), "anything", &options), "deadline", 3);
     let selection = pick(&WORKPLACE, "book a meeting room", &options);
     assert_eq!(ids(&selection), public_ids(WORKPLACE.catalog())[..3]);
     let degraded: Vec<Stage> = selection.degraded.iter().map(|degraded| degraded.stage).collect();
@@ -211,17 +205,17 @@ fn no_time_at_all_gives_the_catalogs_order() {
 
 #[test]
 fn time_to_spare_changes_nothing() {
+    let scored = by_id(|id| if id == "home/playMusic" { 1.0 } else { 0.0 });
     for timeout in [FAR_TOO_LONG, Duration::MAX] {
         let plain = PickOptions::default();
         let timed = PickOptions { timeout: Some(timeout), ..PickOptions::default() };
-        let [plain, timed] = [plain, timed].map(|options| {
-            let selection = pick(&WORKPLACE, "book a meeting room", &options);
+        let [plain, timed] = [&plain, &timed].map(|options| {
+            let selection = pick(&WORKPLACE, "book a meeting room", options);
             serde_json::to_string(&selection).expect("a selection serialises")
         });
         assert_eq!(plain, timed);
-        let scored =
-            PickOptions { timeout: Some(timeout), ..by_id(|id| if id == "home/playMusic" { 1.0 } else { 0.0 }) };
-        assert_eq!(ids(&pick(&WORKPLACE, "anything", &scored)), ["home/playMusic"]);
+        let timed = PickOptions { timeout: Some(timeout), ..PickOptions::default() };
+        assert_eq!(ids(&pick(&scored, "anything", &timed)), ["home/playMusic"]);
     }
 }
 
@@ -229,12 +223,12 @@ fn time_to_spare_changes_nothing() {
 fn a_scorer_sees_the_request_and_only_what_may_be_seen() {
     let seen = Arc::new(Mutex::new((String::new(), Vec::new())));
     let record = Arc::clone(&seen);
-    let options = scripted(move |query, tools| {
+    let engine = scripted(move |query, tools| {
         *record.lock().expect("nobody panicked") =
             (query.text().to_owned(), tools.iter().map(|tool| tool.id.clone()).collect());
         Ok(vec![Score::new(0.5); tools.len()])
     });
-    pick(&WORKPLACE, "book a meeting room", &options);
+    pick(&engine, "book a meeting room", &PickOptions::default());
     let (query, tools) = seen.lock().expect("nobody panicked").clone();
     assert_eq!(query, "book a meeting room");
     assert_eq!(tools, public_ids(WORKPLACE.catalog()));
@@ -242,11 +236,9 @@ fn a_scorer_sees_the_request_and_only_what_may_be_seen() {
 
 #[test]
 fn named_and_always_included_tools_survive_a_scorer_that_dislikes_them() {
-    let options = PickOptions {
-        always_include: vec!["chat/list_users".to_owned()],
-        ..by_id(|id| if id.starts_with("mail/") { 0.9 } else { 0.0 })
-    };
-    let selection = pick(&WORKPLACE, "use `playMusic` for it", &options);
+    let engine = by_id(|id| if id.starts_with("mail/") { 0.9 } else { 0.0 });
+    let options = PickOptions { always_include: vec!["chat/list_users".to_owned()], ..PickOptions::default() };
+    let selection = pick(&engine, "use `playMusic` for it", &options);
     let mut found = ids(&selection);
     assert_eq!(found[0], "mail/send_email", "{found:?}");
     found.sort_unstable();
@@ -273,14 +265,14 @@ impl<A: Scorer, B: Scorer> Scorer for Mean<A, B> {
 fn built_in_scorers_compose() {
     let keyword = || -> BuiltInScorer { WORKPLACE.scorer(Mode::Keyword) };
     assert_eq!(keyword().name(), "keyword");
+    let scored = [Arc::new(keyword()) as Arc<dyn Scorer>, Arc::new(Mean(keyword(), keyword()))].map(scored_by);
     for query in
         ["book a meeting room", "find the message about the contract", "welche Kunden haben noch nicht gezahlt?"]
     {
         let plain = PickOptions { max_candidates: 5, ..in_mode(Mode::Keyword) };
         let plain = pick(&WORKPLACE, query, &plain);
-        for scorer in [Arc::new(keyword()) as Arc<dyn Scorer>, Arc::new(Mean(keyword(), keyword()))] {
-            let scorer = PickOptions { max_candidates: 5, scorer: Some(scorer), ..PickOptions::default() };
-            let scored = pick(&WORKPLACE, query, &scorer);
+        for engine in &scored {
+            let scored = pick(engine, query, &PickOptions { max_candidates: 5, ..PickOptions::default() });
             assert_eq!(ids(&plain), ids(&scored), "{query}");
             for (a, b) in plain.picks.iter().zip(&scored.picks) {
                 assert!((a.score - b.score).abs() < 1e-6, "{query}: {} against {}", a.score, b.score);
@@ -293,16 +285,17 @@ fn built_in_scorers_compose() {
             .map(|tool| Score::new(if tool.source.as_deref() == Some("home") { 1.0 } else { 0.0 }))
             .collect())
     });
-    let mixed = pick(&WORKPLACE, "book a meeting room", &options(Mean(keyword(), favours)));
+    let mixed = pick(&engine(Mean(keyword(), favours)), "book a meeting room", &PickOptions::default());
     assert!(ids(&mixed)[0].starts_with("home/"), "the other half counts too: {:?}", ids(&mixed));
 }
 
 #[test]
 fn a_built_in_scorer_that_cannot_score_says_so() {
-    let semantic = pick(&WORKPLACE, "anything", &options(KEYWORDS.scorer(Mode::Semantic)));
+    let semantic = pick(&engine(KEYWORDS.scorer(Mode::Semantic)), "anything", &PickOptions::default());
     check_fallback(&semantic, "the scorer semantic failed: the engine has no embedding model", 3);
-    let stranger = crate::support::engine(crate::support::catalog([tool("elsewhere", "stranger", "")]));
-    let selection = pick(&stranger, "anything", &options(WORKPLACE.scorer(Mode::Keyword)));
+    let stranger = Engine::builder(crate::support::catalog([tool("elsewhere", "stranger", "")]));
+    let stranger = stranger.scorer(Arc::new(WORKPLACE.scorer(Mode::Keyword))).build().expect("it can be built");
+    let selection = pick(&stranger, "anything", &PickOptions::default());
     assert!(selection.degraded[0].reason.contains("\"elsewhere/stranger\" is not in its catalog"));
 }
 
@@ -315,12 +308,12 @@ fn a_function_that_scores_one_tool_makes_a_scorer() {
         }
         Ok(Score::new(1.0 / (1.0 + tool.name.len() as f32)))
     });
-    let options = PickOptions { allow_sources: set(&["home"]), ..options(scorer) };
-    let selection = pick(&WORKPLACE, "anything", &options);
+    let (engine, options) = (engine(scorer), PickOptions { allow_sources: set(&["home"]), ..PickOptions::default() });
+    let selection = pick(&engine, "anything", &options);
     let lengths: Vec<usize> = selection.picks.iter().map(|pick| pick.tool.name.len()).collect();
     assert!(lengths.len() == 3 && lengths.is_sorted(), "{lengths:?}");
     assert_eq!(selection.scorer, "by length");
-    assert!(pick(&WORKPLACE, "fail", &options).degraded[0].reason.contains("asked to"));
+    assert!(pick(&engine, "fail", &options).degraded[0].reason.contains("asked to"));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use picktools::{
     StageStatus,
 };
 
-use crate::support::{KEYWORDS, WORKPLACE, catalog, files, ids, in_mode, pick, public_ids, tool, workplace};
+use crate::support::{KEYWORDS, WORKPLACE, catalog, files, ids, in_mode, pick, public_ids, scored_by, tool, workplace};
 
 const DIMENSIONS: usize = 64;
 
@@ -210,8 +210,9 @@ fn built_in_semantic_scorers_rank_as_their_modes_do() {
     let engine = engine(&Fake::new(Trouble::None));
     for mode in [Mode::Semantic, Mode::Hybrid] {
         let plain = pick(&engine, "list the files of a folder", &in_mode(mode));
-        let scorer = PickOptions { scorer: Some(Arc::new(engine.scorer(mode))), ..PickOptions::default() };
-        assert_eq!(ids(&plain), ids(&pick(&engine, "list the files of a folder", &scorer)), "{mode:?}");
+        let scored =
+            pick(&scored_by(Arc::new(engine.scorer(mode))), "list the files of a folder", &PickOptions::default());
+        assert_eq!(ids(&plain), ids(&scored), "{mode:?}");
     }
 }
 
@@ -322,8 +323,8 @@ fn a_request_that_the_model_knows_nothing_of_says_so() {
         let semantic = selection.stages.iter().find(|report| report.stage == Stage::Semantic).expect("it reports");
         let reason = "the model knows nothing of the request".to_owned();
         assert_eq!(semantic.status, StageStatus::Skipped { reason });
-        let scorer = PickOptions { scorer: Some(Arc::new(WORKPLACE.scorer(mode))), ..PickOptions::default() };
-        assert!(pick(&WORKPLACE, "🚀🎉", &scorer).picks.is_empty(), "{mode:?}");
+        let scored = scored_by(Arc::new(WORKPLACE.scorer(mode)));
+        assert!(pick(&scored, "🚀🎉", &PickOptions::default()).picks.is_empty(), "{mode:?}");
     }
 }
 

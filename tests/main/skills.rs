@@ -295,9 +295,18 @@ fn skills_are_ranked_in_every_mode_and_beside_a_scorer() {
     let engine = with_skills(workplace(), "skills");
     let request = "find a time for our retrospective that suits everybody and book a room";
     let scorer = per_tool("flat", |_, _| async { Ok(Score::new(0.5)) });
-    let custom = PickOptions { scorer: Some(Arc::new(scorer)), ..PickOptions::default() };
-    for options in [in_mode(Mode::Keyword), in_mode(Mode::Semantic), in_mode(Mode::Hybrid), custom] {
-        let selection = pick(&engine, request, &options);
+    let scored = Engine::builder(workplace())
+        .skills(skills("skills"))
+        .scorer(Arc::new(scorer))
+        .build()
+        .expect("it can be built");
+    for (engine, options) in [
+        (&engine, in_mode(Mode::Keyword)),
+        (&engine, in_mode(Mode::Semantic)),
+        (&engine, in_mode(Mode::Hybrid)),
+        (&scored, PickOptions::default()),
+    ] {
+        let selection = pick(engine, request, &options);
         assert_eq!(picked(&selection).first(), Some(&"plan-team-meeting"), "{options:?}");
         assert!(ids(&selection).contains(&"calendar/create_event"), "{options:?}");
     }

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use picktools::{Catalog, Engine, Mode, PickOptions, Query, Selection, Tool};
+use picktools::{Catalog, Engine, Mode, PickOptions, Query, Scorer, Selection, Tool};
 
 /// The engine over the fixture catalog, as it is built where nothing else is said.
 pub(crate) static WORKPLACE: LazyLock<Engine> = LazyLock::new(|| engine(workplace()));
@@ -28,6 +28,11 @@ pub(crate) fn workplace() -> Catalog {
 
 pub(crate) fn engine(catalog: Catalog) -> Engine {
     Engine::new(catalog).expect("the static model needs nothing")
+}
+
+/// The engine over the fixture catalog whose tools this scorer ranks.
+pub(crate) fn scored_by(scorer: Arc<dyn Scorer>) -> Engine {
+    Engine::builder(workplace()).scorer(scorer).build().expect("the static model needs nothing")
 }
 
 /// Every file below a folder.

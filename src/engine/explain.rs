@@ -8,15 +8,14 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use words::RequestWords;
-
+use self::words::RequestWords;
+use super::request::Request;
 use crate::catalog::document::Field;
 use crate::eligibility::{Eligibility, MAX_LISTED_INELIGIBLE};
 use crate::error::ScorerError;
 use crate::fuse::{Fused, Fusion, Mode, Part, Raised, Retriever};
 use crate::index::{Index, TermKind, Vectors};
 use crate::names::one_line;
-use crate::options::Request;
 use crate::query::MAX_SENTENCES;
 use crate::ranking::{Candidate, ToolId};
 use crate::retrieve::FoundTerm;

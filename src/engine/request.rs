@@ -1,0 +1,158 @@
+//! What a request and its options come to for one catalog: who may be seen, what is named, and what is in use.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::eligibility::{Eligibility, IneligibleReason, Limits};
+use crate::error::PickError;
+use crate::fuse::Mode;
+use crate::index::Index;
+use crate::names::{Mention, NameTable, Resolution};
+use crate::options::{self, MAX_IN_USE, PickOptions};
+use crate::query::Query;
+use crate::ranking::ToolId;
+
+/// A request and its options, checked against one catalog.
+pub(crate) struct Request<'a> {
+    pub(crate) query: &'a Query,
+    pub(crate) options: &'a PickOptions,
+    pub(crate) mode: Mode,
+    pub(crate) eligibility: Eligibility,
+    /// Tools that the request names outright, eligible or not.
+    pub(crate) mentions: Vec<Mention>,
+    /// Tools that the caller wants whatever their score, eligible or not.
+    pub(crate) always: BTreeMap<ToolId, String>,
+    /// Tools that are in use, eligible or not.
+    pub(crate) in_use: InUse,
+    /// Tools that picked skills need, eligible or not, with the names of the skills.
+    pub(crate) needed: BTreeMap<ToolId, Vec<String>>,
+    limits: Limits,
+    by_tool: BTreeMap<ToolId, Vec<IneligibleReason>>,
+}
+
+impl<'a> Request<'a> {
+    /// Checks the options and decides on eligibility, before anything is scored.
+    pub(crate) fn new(index: &Index, query: &'a Query, options: &'a PickOptions) -> Result<Self, PickError> {
+        options::check(options)?;
+        let mode = mode(index, options)?;
+        let mut always = BTreeMap::new();
+        for name in &options.always_include {
+            match tools(index, "always_include", name)?[..] {
+                [tool] => always.insert(tool, name.clone()),
+                ref several => {
+                    let candidates = several.iter().map(|&tool| index.catalog.tool(tool).id.clone()).collect();
+                    return Err(PickError::AmbiguousTool { option: "always_include", name: name.clone(), candidates });
+                }
+            };
+        }
+        let mut by_tool: BTreeMap<ToolId, Vec<IneligibleReason>> = BTreeMap::new();
+        for name in &options.exclude {
+            for tool in tools(index, "exclude", name)? {
+                by_tool.entry(tool).or_insert_with(|| vec![IneligibleReason::Excluded]);
+            }
+        }
+        for name in options.quotas.iter().filter(|(_, left)| **left == 0).map(|(name, _)| name) {
+            for tool in tools(index, "quotas", name)? {
+                by_tool.entry(tool).or_default().push(IneligibleReason::Quota);
+            }
+        }
+        let limits = Limits {
+            allow_unsafe: options.allow_unsafe,
+            roles: options.roles.clone(),
+            execution_mode: options.execution_mode.clone(),
+            capabilities: options.capabilities.clone(),
+            max_cost: options.max_cost,
+            allow_sources: options.allow_sources.clone(),
+            deny_sources: options.deny_sources.clone(),
+        };
+        let eligibility = index.policies.decide(&index.catalog, &limits, &by_tool);
+        let mentions = index.names.mentions(query.text());
+        let in_use = InUse::new(&index.names, query, options);
+        let needed = BTreeMap::new();
+        Ok(Self { query, options, mode, eligibility, mentions, always, in_use, needed, limits, by_tool })
+    }
+
+    /// Returns the eligible tools that stay whatever their score.
+    pub(crate) fn musts(&self) -> BTreeSet<ToolId> {
+        let named = self.mentions.iter().map(|mention| mention.tool);
+        named.chain(self.always.keys().copied()).filter(|&tool| self.eligibility.admits(tool)).collect()
+    }
+
+    /// Returns the eligible tools that stay because they are in use.
+    pub(crate) fn held(&self) -> BTreeSet<ToolId> {
+        self.in_use.tools.keys().copied().filter(|&tool| self.eligibility.admits(tool)).collect()
+    }
+
+    /// Returns the eligible tools that picked skills bring along.
+    pub(crate) fn brought(&self) -> BTreeSet<ToolId> {
+        self.needed.keys().copied().filter(|&tool| self.eligibility.admits(tool)).collect()
+    }
+
+    /// Returns every reason why the tool may not be seen.
+    pub(crate) fn reasons(&self, index: &Index, tool: ToolId) -> Vec<IneligibleReason> {
+        let mut reasons = self.limits.verdict(index.catalog.tool(tool));
+        reasons.extend(self.by_tool.get(&tool).into_iter().flatten().cloned());
+        reasons
+    }
+
+    /// Returns the name by which the request names the tool outright.
+    pub(crate) fn mention(&self, tool: ToolId) -> Option<&str> {
+        self.mentions.iter().find(|mention| mention.tool == tool).map(|mention| mention.name.as_str())
+    }
+}
+
+/// What a task has called so far.
+#[derive(Debug, Default)]
+pub(crate) struct InUse {
+    /// The latest [`MAX_IN_USE`] tools, each with the name by which it was called last.
+    pub(crate) tools: BTreeMap<ToolId, String>,
+    /// Tools that were called longer ago, the latest first.
+    pub(crate) over: Vec<ToolId>,
+    /// Names that no tool has, the latest first.
+    pub(crate) unknown: Vec<String>,
+}
+
+impl InUse {
+    /// Resolves the names that the caller gives, and then those of the transcript, each from the latest on.
+    fn new(names: &NameTable, query: &Query, options: &PickOptions) -> Self {
+        let mut in_use = Self::default();
+        for name in options.in_use.iter().rev().chain(query.called().iter().rev()) {
+            let mut is_known = false;
+            for tool in names.meant(name) {
+                is_known = true;
+                if in_use.tools.contains_key(&tool) || in_use.over.contains(&tool) {
+                    continue;
+                }
+                if in_use.tools.len() < MAX_IN_USE {
+                    in_use.tools.insert(tool, name.clone());
+                } else {
+                    in_use.over.push(tool);
+                }
+            }
+            if !is_known && !in_use.unknown.contains(name) {
+                in_use.unknown.push(name.clone());
+            }
+        }
+        in_use
+    }
+}
+
+fn mode(index: &Index, options: &PickOptions) -> Result<Mode, PickError> {
+    match (options.mode, index.vectors.is_empty()) {
+        (Some(mode), true) if mode.uses_semantic() => Err(PickError::NoEmbedder { mode: mode.name() }),
+        (Some(mode), _) => Ok(mode),
+        (None, false) => Ok(Mode::Hybrid),
+        (None, true) => Ok(Mode::Keyword),
+    }
+}
+
+/// The tools that an option's name means: one, or several that share it.
+fn tools(index: &Index, option: &'static str, name: &str) -> Result<Vec<ToolId>, PickError> {
+    match index.names.resolve(name) {
+        Resolution::Tool(resolved) => Ok(vec![resolved.tool]),
+        Resolution::Ambiguous(tools) => Ok(tools),
+        Resolution::Unknown { suggestions } => {
+            let suggestion = suggestions.into_iter().next();
+            Err(PickError::UnknownTool { option, name: name.to_owned(), suggestion })
+        }
+    }
+}
