@@ -35,6 +35,7 @@ mod http;
 mod repair;
 mod schema;
 mod catalog;
+mod text;
 mod names;
 mod sequences;
 mod check;
@@ -65,7 +66,6 @@ pub use call::{
     ApprovalError, ApprovalQueue, CallNames, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, PendingCall, Repair, RepairFuture,
     RepairRequest, Repairer, ToolCallError, ToolCallOptions, ToolCalls, ValidCall, tool_call,
 };
-pub use catalog::document::Field;
 pub use catalog::{
     Alias, Annotations, Catalog, CatalogOptions, Conflicts, NoSchemaMode, OperatorAliases, Safety, ThreatLevel, Tool,
 };
@@ -89,7 +89,7 @@ pub use error::{
 pub use fuse::{DEFAULT_RRF_K, Fusion, Mode};
 #[cfg(any(feature = "endpoint", feature = "llm"))]
 pub use http::EndpointOptions;
-pub use index::{IndexStats, TermKind};
+pub use index::IndexStats;
 pub use names::{
     Advertised, Advertising, AllowedTool, NameTable, Resolution, Resolved, ResolvedVia, Skill, SkillFolder,
     SkillReport, SkillTool, ToolMeaning, skills_section, tools_section,
@@ -121,6 +121,7 @@ pub use selection::{
     WordEvidence,
 };
 pub use sequences::{SequenceStats, Sequences};
+pub use text::{Field, TermKind};
 
 /// Compiles and runs the examples of the README.
 #[cfg(doctest)]

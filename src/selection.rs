@@ -12,13 +12,12 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::catalog::Tool;
-use crate::catalog::document::Field;
 use crate::eligibility::IneligibleReason;
 use crate::fuse::Fusion;
-use crate::index::TermKind;
 use crate::names::Skill;
 use crate::provider::{Detail, Provider};
 use crate::rerank::Rerank;
+use crate::text::{Field, TermKind};
 
 /// The version of the serialised form of [`Selection`].
 pub const SELECTION_VERSION: u32 = 2;

@@ -1,4 +1,4 @@
-//! The immutable corpus: definitions, reading, and the document a tool becomes.
+//! The immutable corpus: definitions and reading.
 //!
 //! A [`Catalog`] is made once and never changes; [`Catalog::with_tools`] and [`Catalog::retain`] make a new one
 //! that shares the tools that stay. Reading goes through three rooms: `format` splits bytes into entries and says
@@ -9,7 +9,6 @@
 mod aliases;
 mod conflicts;
 mod definition;
-pub(crate) mod document;
 mod entry;
 mod format;
 mod options;

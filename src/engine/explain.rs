@@ -10,11 +10,10 @@ use std::sync::Arc;
 
 use self::words::RequestWords;
 use super::request::Request;
-use crate::catalog::document::Field;
 use crate::eligibility::{Eligibility, MAX_LISTED_INELIGIBLE};
 use crate::error::ScorerError;
 use crate::fuse::{Fused, Fusion, Mode, Part, Raised, Retriever};
-use crate::index::{Index, TermKind, Vectors};
+use crate::index::{Index, Vectors};
 use crate::names::one_line;
 use crate::query::MAX_SENTENCES;
 use crate::ranking::{Candidate, ToolId};
@@ -27,6 +26,7 @@ use crate::selection::{
     TermEvidence, WordEvidence,
 };
 use crate::sequences::Gain;
+use crate::text::{Field, TermKind};
 
 /// How many candidates an outcome shows the evidence of, beside the picked ones.
 pub(crate) const MAX_CONSIDERED: usize = 100;

@@ -6,8 +6,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::catalog::document::Field;
 use crate::ranking::ToolId;
+use crate::text::Field;
 
 const _: () = assert!(Field::ALL.len() <= u8::BITS as usize, "a field has a bit");
 

@@ -9,7 +9,6 @@
 //! Scoring visits every posting of every query term instead of pruning to a top k. For catalogs of this size that
 //! is as fast, it gives each tool's exact score to the fusion, and a narrow role costs nothing extra.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -19,13 +18,11 @@ use tantivy::schema::{Field as IndexField, IndexRecordOption, Schema, TextFieldI
 use tantivy::tokenizer::{PreTokenizedString, Token};
 use tantivy::{Index, InvertedIndexReader, TERMINATED, TantivyDocument, Term};
 
-use super::analysis::{AnalyzedTerm, Analyzer, TermKind};
 use super::forward::{ForwardIndex, TermKey, ToolTerms};
-use super::praise::without_praise;
-use crate::catalog::document::{Field, texts};
 use crate::catalog::{Catalog, Tool};
 use crate::error::IndexError;
 use crate::ranking::ToolId;
+use crate::text::{AnalyzedTerm, Analyzer, Field, TermKind, texts};
 
 /// BM25's term-frequency saturation, in units of whole (not halved) field weights.
 const K1: f32 = 1.6;
@@ -183,7 +180,7 @@ struct Analysis {
 fn analyse(tool: &Tool, analyzer: &mut Analyzer) -> Analysis {
     let mut analysis = Analysis::default();
     for (field, text) in texts(tool) {
-        analyzer.terms(&read(field, text), |AnalyzedTerm { term, kind, .. }| {
+        analyzer.terms(&text, |AnalyzedTerm { term, kind, .. }| {
             let repeats = term_repeats(field, kind);
             analysis.length += term_length(field, kind);
             if repeats > 0 {
@@ -197,14 +194,6 @@ fn analyse(tool: &Tool, analyzer: &mut Analyzer) -> Analysis {
     analysis
 }
 
-/// What is read of a field: all of it, but for the praise in prose.
-fn read(field: Field, text: &str) -> Cow<'_, str> {
-    match field {
-        Field::Description | Field::ParameterDescriptions => without_praise(text),
-        _ => Cow::Borrowed(text),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,7 +205,7 @@ mod tests {
         let count = |tool: &Tool, counts: &dyn Fn(Field, &AnalyzedTerm<'_>) -> f64| {
             let mut sum = 0.0;
             for (field, text) in texts(tool) {
-                Analyzer::new().terms(text, |found| sum += counts(field, &found));
+                Analyzer::new().terms(&text, |found| sum += counts(field, &found));
             }
             sum
         };
@@ -246,7 +235,7 @@ mod tests {
         let holds = |wanted: &Field| {
             let mut found = false;
             for (_, text) in texts(tool).into_iter().filter(|(field, _)| field == wanted) {
-                Analyzer::new().terms(text, |analyzed| found |= analyzed.term == term);
+                Analyzer::new().terms(&text, |analyzed| found |= analyzed.term == term);
             }
             found && (kind != TermKind::Pair || paired(*wanted))
         };

@@ -1,9 +1,7 @@
 //! One snapshot of one catalog: everything that is built once and only read afterwards.
 
-pub(crate) mod analysis;
 mod forward;
 mod keyword;
-mod praise;
 mod twins;
 mod vectors;
 
@@ -13,7 +11,6 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-pub use analysis::TermKind;
 pub(crate) use keyword::{IndexedTerm, KeywordIndex};
 pub(crate) use twins::Twins;
 pub(crate) use vectors::{RequestVectors, Vectors, products};

@@ -6,14 +6,12 @@ use ndarray::{Array2, ArrayView1, ArrayView2, Axis};
 use pulp::{Arch, NullaryFnOnce};
 
 use super::Progress;
-use super::analysis::split_identifier;
-use super::praise::without_praise;
-use crate::catalog::document::EmbeddingText;
-use crate::catalog::{Catalog, Tool};
+use crate::catalog::Catalog;
 use crate::embed::{CacheStatus, Embedder, Role, VectorCache};
 use crate::error::{EmbedError, IndexError};
 use crate::query::Query;
 use crate::ranking::ToolId;
+use crate::text::EmbeddingText;
 
 /// How many texts are embedded before they are written to the cache: what an interruption can lose.
 const TEXTS_PER_WRITE: usize = 1024;
@@ -42,7 +40,7 @@ impl Vectors {
         mut cache: Option<VectorCache>,
         progress: &Progress,
     ) -> Result<(Self, Option<CacheStatus>), IndexError> {
-        let texts: Vec<String> = catalog.tools().iter().map(|tool| Self::text(tool).text).collect();
+        let texts: Vec<String> = catalog.tools().iter().map(|tool| EmbeddingText::new(tool).text).collect();
         let mut matrix = Array2::zeros((texts.len(), embedder.dimensions()));
         let mut missing = Vec::new();
         for (row, text) in texts.iter().enumerate() {
@@ -72,11 +70,6 @@ impl Vectors {
             done += rows.len();
         }
         Ok((Self { embedder, matrix }, cache.map(|cache| cache.status())))
-    }
-
-    /// Returns the text that is embedded of a tool.
-    pub(crate) fn text(tool: &Tool) -> EmbeddingText {
-        EmbeddingText::new(tool, split_identifier, without_praise)
     }
 
     /// Embeds a request, and the conversation that it is a part of, at once. A sentence that the model knows nothing of

@@ -15,9 +15,9 @@ use super::{RerankFuture, RerankScore, Reranker};
 use crate::catalog::Tool;
 use crate::embed::caught;
 use crate::error::{EmbedError, RerankError};
-use crate::index::Vectors;
 use crate::onnx::{self, ModelFolder, OnnxOptions, chain, load_runtime};
 use crate::query::Query;
+use crate::text::EmbeddingText;
 
 /// Longer pairs are cut, in tokens, the longer of the two texts first.
 const MAX_TOKENS: usize = 512;
@@ -137,7 +137,7 @@ impl Reranker for CrossEncoder {
             let shared = Arc::clone(&self.shared);
             let head = |text: &str| text[..text.floor_char_boundary(MAX_TEXT_BYTES)].to_owned();
             let query = head(query.text());
-            let tools: Vec<String> = window.iter().map(|tool| head(&Vectors::text(tool).text)).collect();
+            let tools: Vec<String> = window.iter().map(|tool| head(&EmbeddingText::new(tool).text)).collect();
             let work = tokio::task::spawn_blocking(move || shared.scores(&query, &tools, deadline));
             work.await.unwrap_or_else(|lost| {
                 Err(RerankError::Failed { reranker: self.shared.name.clone(), reason: lost.to_string() })

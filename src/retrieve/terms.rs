@@ -3,9 +3,9 @@
 use foldhash::{HashMap, HashMapExt};
 
 use crate::error::IndexError;
-use crate::index::analysis::{AnalyzedTerm, Analyzer, is_stop_word};
-use crate::index::{IndexedTerm, KeywordIndex, TermKind};
+use crate::index::{IndexedTerm, KeywordIndex};
 use crate::query::MAX_SENTENCES;
+use crate::text::{AnalyzedTerm, Analyzer, TermKind, is_stop_word};
 
 /// One term of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,10 +11,10 @@ use ndarray::{Array1, Array2, ArrayView1, Axis};
 
 use crate::catalog::Tool;
 use crate::embed::{Embedder, Role};
-use crate::index::analysis::is_stop_word;
 use crate::index::{Vectors, products};
 use crate::ranking::ToolId;
 use crate::selection::WordEvidence;
+use crate::text::{EmbeddingText, is_stop_word};
 
 /// The most words that the evidence holds.
 const MAX_WORDS: usize = 4;
@@ -67,7 +67,7 @@ impl<'a> RequestWords<'a> {
         let mut weighty: Vec<usize> = (0..self.words.len()).filter(tells).collect();
         weighty.sort_by(|&a, &b| contributions[b].total_cmp(&contributions[a]));
         weighty.truncate(MAX_WORDS);
-        let document = Vectors::text(tool);
+        let document = EmbeddingText::new(tool);
         let Some((found, others)) = word_vectors(vectors.embedder().as_ref(), Role::Document, &document.text) else {
             return Vec::new();
         };
@@ -120,10 +120,10 @@ mod tests {
 
     use super::*;
     use crate::catalog::Catalog;
-    use crate::catalog::document::Field;
     use crate::embed::{StaticEmbedder, WordVectors};
     use crate::index::{Index, IndexConfig, Progress};
     use crate::query::Query;
+    use crate::text::Field;
 
     fn index(tool: Tool) -> Index {
         let embedders: Vec<Arc<dyn Embedder>> = vec![StaticEmbedder::shared().expect("the model is sound")];

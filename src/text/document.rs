@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Tool;
+use super::analysis::split_identifier;
+use super::praise::without_praise;
+use crate::catalog::Tool;
 
 /// The most text of one field that is indexed, in bytes; a description longer than that is cut.
 const MAX_FIELD_BYTES: usize = 32 * 1024;
@@ -61,18 +63,22 @@ impl Field {
     }
 }
 
-/// The texts of a tool by field; a field may have several.
-pub(crate) fn texts(tool: &Tool) -> Vec<(Field, &str)> {
+/// The texts of a tool by field, as they are indexed; a field may have several.
+pub(crate) fn texts(tool: &Tool) -> Vec<(Field, Cow<'_, str>)> {
     let mut texts = own_texts(tool);
     if let Some(parameters) = &tool.parameters {
         schema_texts(parameters, &mut texts);
     }
-    texts.iter_mut().for_each(|(_, text)| *text = bounded(text));
-    texts
+    texts.into_iter().map(|(field, text)| (field, read(field, text))).collect()
 }
 
-fn bounded(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MAX_FIELD_BYTES)]
+/// What is read of a field: its beginning, and of prose what is not praise.
+fn read(field: Field, text: &str) -> Cow<'_, str> {
+    let text = &text[..text.floor_char_boundary(MAX_FIELD_BYTES)];
+    match field {
+        Field::Description | Field::ParameterDescriptions => without_praise(text),
+        _ => Cow::Borrowed(text),
+    }
 }
 
 /// The texts of the tool itself, without those of its parameters.
@@ -126,17 +132,16 @@ pub(crate) struct EmbeddingText {
 }
 
 impl EmbeddingText {
-    /// Puts the text together; `split` cuts identifiers into words, and `read` says what is read of prose.
-    pub(crate) fn new(tool: &Tool, split: fn(&str) -> String, read: fn(&str) -> Cow<'_, str>) -> Self {
+    pub(crate) fn new(tool: &Tool) -> Self {
         let mut text = Self::default();
-        text.add("", &split(&tool.name), Field::Name);
+        text.add("", &split_identifier(&tool.name), Field::Name);
         let described = !tool.description.trim().is_empty();
         for (field, part) in own_texts(tool) {
-            let part = bounded(part);
+            let part = read(field, part);
             match field {
-                Field::Title | Field::Aliases => text.add(", ", &split(part), field),
-                Field::Description if described => text.add(": ", &read(part), field),
-                Field::Tags if !described => text.add(", ", part, field),
+                Field::Title | Field::Aliases => text.add(", ", &split_identifier(&part), field),
+                Field::Description if described => text.add(": ", &part, field),
+                Field::Tags if !described => text.add(", ", &part, field),
                 _ => {}
             }
         }
@@ -169,17 +174,15 @@ mod tests {
         let mut tool = Tool::new("readFile", "Reads files.");
         tool.title = Some("File reader".to_owned());
         tool.tags = vec!["disk".to_owned(), "io".to_owned()];
-        let split = |name: &str| name.replace("File", " File");
-        let new = |tool: &Tool| EmbeddingText::new(tool, split, |text| Cow::Borrowed(text));
         let field_of = |text: &EmbeddingText, part: &str| text.field_at(text.text.find(part).expect("it is there"));
-        let text = new(&tool);
-        assert_eq!(text.text, "read File,  File reader: Reads files.");
+        let text = EmbeddingText::new(&tool);
+        assert_eq!(text.text, "read File, File reader: Reads files.");
         let fields = ["read F", "File,", "reader", "Reads", "."].map(|part| field_of(&text, part));
         let [name, title, description] = [Field::Name, Field::Title, Field::Description];
         assert_eq!(fields, [name, name, title, description, description]);
         tool.description.clear();
-        let text = new(&tool);
-        assert_eq!(text.text, "read File,  File reader, disk, io");
+        let text = EmbeddingText::new(&tool);
+        assert_eq!(text.text, "read File, File reader, disk, io");
         assert_eq!(["disk", "io"].map(|part| field_of(&text, part)), [Field::Tags; 2]);
     }
 
