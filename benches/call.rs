@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::path::Path;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use picktools::{Arguments, Catalog, Hydrator, Provider, ToolCall, TranslateOptions, translate};
+use picktools::{Access, Arguments, Catalog, Hydrator, Provider, ToolCall, TranslateOptions, translate};
 use serde_json::json;
 
 fn catalog() -> Catalog {
@@ -19,7 +19,7 @@ fn catalog() -> Catalog {
 }
 
 fn hydrate(criterion: &mut Criterion) {
-    let hydrator = Hydrator::new(catalog());
+    let hydrator = Hydrator::new(catalog(), &Access::default()).expect("it names no tool");
     let good = json!({
         "owner": "harbour", "repo": "tide-tables", "title": "The table of March is a day late",
         "body": "Low water on the 3rd is listed for the 4th.\n\nAll later days follow suit.", "labels": ["bug", "data"],

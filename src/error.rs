@@ -6,6 +6,6 @@ mod calling;
 mod ranking;
 mod reading;
 
-pub use self::calling::{AdvertisingError, ArgumentFault, CallError, ResponseError, TranslateError, UnknownProvider};
-pub use self::ranking::{EmbedError, IndexError, PickError, RerankError, ScorerError};
+pub use self::calling::{AdvertisingError, ArgumentFault, ResponseError, TranslateError, UnknownProvider};
+pub use self::ranking::{EmbedError, IndexError, RerankError, ScorerError};
 pub use self::reading::{CatalogError, CatalogFault, SequencesError, SkillError, SkillFault};

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use self::fits::Fit;
-use crate::eligibility::Eligibility;
+use crate::access::Eligibility;
 use crate::embed::Embedder;
 use crate::ranking::{Candidate, ToolId, top_k};
 use crate::retrieve::Signal;
@@ -59,8 +59,8 @@ impl Mode {
 }
 
 /// How signals become one value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(tag = "method", rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(tag = "method", rename_all = "snake_case", try_from = "FusionForm")]
 pub enum Fusion {
     /// A weighted sum of the signals; the score is an estimated probability of relevance.
     #[default]
@@ -70,6 +70,33 @@ pub enum Fusion {
         /// Larger values flatten the difference between ranks.
         k: u32,
     },
+}
+
+/// The serialised form of a [`Fusion`], in which nothing unknown is read.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FusionForm {
+    method: Method,
+    k: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Method {
+    Weighted,
+    Rrf,
+}
+
+impl TryFrom<FusionForm> for Fusion {
+    type Error = &'static str;
+
+    fn try_from(FusionForm { method, k }: FusionForm) -> Result<Self, Self::Error> {
+        match (method, k) {
+            (Method::Weighted, None) => Ok(Self::Weighted),
+            (Method::Weighted, Some(_)) => Err("a weighted sum has no k"),
+            (Method::Rrf, k) => Ok(Self::Rrf { k: k.unwrap_or(DEFAULT_RRF_K) }),
+        }
+    }
 }
 
 /// What made a signal.

@@ -39,7 +39,7 @@ mod text;
 mod names;
 mod sequences;
 mod check;
-mod eligibility;
+mod access;
 #[cfg(feature = "fastembed")]
 mod onnx;
 mod embed;
@@ -62,9 +62,10 @@ pub mod eval;
 #[doc(hidden)]
 pub mod cli;
 
+pub use access::{Access, AccessError, Eligibility, IneligibleReason, MAX_LISTED_INELIGIBLE};
 pub use call::{
-    ApprovalError, ApprovalQueue, CallNames, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, PendingCall, Repair, RepairFuture,
-    RepairRequest, Repairer, ToolCallError, ToolCallOptions, ToolCalls, ValidCall, tool_call,
+    ApprovalError, ApprovalQueue, CallError, CallNames, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, PendingCall, Repair,
+    RepairFuture, RepairRequest, Repairer, ToolCallError, ToolCallOptions, ToolCalls, ValidCall, tool_call,
 };
 pub use catalog::{
     Alias, Annotations, Catalog, CatalogOptions, Conflicts, NoSchemaMode, OperatorAliases, Safety, ThreatLevel, Tool,
@@ -73,7 +74,6 @@ pub use check::{CHECK_VERSION, CheckReport, Finding, Rule, Severity};
 #[cfg(feature = "llm")]
 pub use client::ProviderClient;
 pub use client::{ClientFuture, ToolClient};
-pub use eligibility::{IneligibleReason, MAX_LISTED_INELIGIBLE};
 #[cfg(feature = "endpoint")]
 pub use embed::EndpointEmbedder;
 #[cfg(feature = "fastembed")]
@@ -83,8 +83,8 @@ pub use embed::TunedEmbedder;
 pub use embed::{CacheStatus, Embedder, Role, StaticEmbedder, WordVectors};
 pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
 pub use error::{
-    AdvertisingError, ArgumentFault, CallError, CatalogError, CatalogFault, EmbedError, IndexError, PickError,
-    RerankError, ResponseError, ScorerError, SequencesError, SkillError, SkillFault, TranslateError, UnknownProvider,
+    AdvertisingError, ArgumentFault, CatalogError, CatalogFault, EmbedError, IndexError, RerankError, ResponseError,
+    ScorerError, SequencesError, SkillError, SkillFault, TranslateError, UnknownProvider,
 };
 pub use fuse::{DEFAULT_RRF_K, Fusion, Mode};
 #[cfg(any(feature = "endpoint", feature = "llm"))]
@@ -96,7 +96,7 @@ pub use names::{
 };
 #[cfg(feature = "fastembed")]
 pub use onnx::OnnxOptions;
-pub use options::{Choice, MAX_IN_USE, PickOptions, TokenBudget, UNTRUSTED_MAX_PER_SOURCE};
+pub use options::{Choice, MAX_IN_USE, PickError, PickOptions, TokenBudget, UNTRUSTED_MAX_PER_SOURCE};
 #[cfg(feature = "tokens")]
 pub use provider::Tokenizer;
 pub use provider::{

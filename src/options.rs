@@ -1,23 +1,24 @@
-//! What a caller may set for a pick.
+//! What a caller may set for a pick: plain data, which the library, HTTP, Python and the command line share.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::error::PickError;
+use crate::access::{Access, AccessError};
+use crate::error::{CatalogError, IndexError, TranslateError};
 use crate::fuse::{Fusion, Mode};
 use crate::provider::{Provider, TranslateOptions};
 use crate::rerank::{DEFAULT_RERANK_WINDOW, MAX_RERANK_WINDOW, Rerank};
 
-/// The [`PickOptions::max_per_source`] of a server, whose catalog may hold tools of sources that nobody vouches for.
+/// The [`PickOptions::max_per_source`] of a server, whose catalog may hold tools of untrusted sources.
 pub const UNTRUSTED_MAX_PER_SOURCE: usize = 1;
 
 /// The most tools that stay because they are in use.
 pub const MAX_IN_USE: usize = 16;
 
 /// How the picks are chosen from the ranking.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Choice {
@@ -31,33 +32,45 @@ pub enum Choice {
 
 /// What the definitions of the picks may cost: tokens of the request's `tools` member, written as compact JSON, counted
 /// with `o200k_base`. Other tokenizers count other numbers; leave some room for them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TokenBudget {
     /// The most tokens, from 1.
     pub tokens: usize,
     /// In whose format; OpenAI's chat unless told otherwise.
+    #[serde(default = "openai_chat")]
     pub provider: Provider,
     /// How the definitions are made.
+    #[serde(default)]
     pub view: TranslateOptions,
+}
+
+fn openai_chat() -> Provider {
+    Provider::OpenAiChat
 }
 
 impl TokenBudget {
     /// Makes a budget for OpenAI's chat format.
     pub fn new(tokens: usize) -> Self {
-        Self { tokens, provider: Provider::OpenAiChat, view: TranslateOptions::default() }
+        Self { tokens, provider: openai_chat(), view: TranslateOptions::default() }
     }
 }
 
-/// How tools are picked. Sources match by exact name; tools are named by id, `source/name`, name or alias.
-#[derive(Debug, Clone)]
+/// How tools are picked. Tools are named by id, `source/name`, name or alias.
+///
+/// As JSON every field may be left out, and unknown ones are refused.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct PickOptions {
     /// The most tools returned, from 1; 3 by default.
     pub max_candidates: usize,
     /// The least score of a returned tool, 0..1; 0.05 by default. Tools that the request names outright stay.
     pub min_score: f32,
-    /// Whether tools that are marked unsafe may be seen.
-    pub allow_unsafe: bool,
-    /// How long the pick may take. What is ranked by then is returned, marked as degraded.
+    /// Who asks, and so what may be picked.
+    pub access: Access,
+    /// How long the pick may take. What is ranked by then is returned, marked as degraded. As JSON whole milliseconds,
+    /// `timeout_ms`.
+    #[serde(rename = "timeout_ms", with = "milliseconds")]
     pub timeout: Option<Duration>,
     /// Whether the outcome holds the evidence of every candidate considered.
     pub debug: bool,
@@ -77,20 +90,6 @@ pub struct PickOptions {
     ///
     /// [`Detail`]: crate::Detail
     pub token_budget: Option<TokenBudget>,
-    /// The caller's roles.
-    pub roles: BTreeSet<String>,
-    /// The mode that the agent runs in; tools that fit other modes only may not be seen.
-    pub execution_mode: Option<String>,
-    /// What every tool must be capable of.
-    pub capabilities: BTreeSet<String>,
-    /// What is left to spend on one call; tools without a cost cost nothing.
-    pub max_cost: Option<f64>,
-    /// How many calls are left of the tools named here; one with none left may not be seen.
-    pub quotas: BTreeMap<String, u64>,
-    /// The only sources allowed; empty allows all.
-    pub allow_sources: BTreeSet<String>,
-    /// Sources that are not allowed.
-    pub deny_sources: BTreeSet<String>,
     /// Tools that are returned whatever their score, unless ineligible.
     pub always_include: Vec<String>,
     /// Tools that the task has called so far, the latest last, beside those that the request's transcript calls. They
@@ -98,8 +97,6 @@ pub struct PickOptions {
     /// latest [`MAX_IN_USE`]. A name that several tools share means all of them, and one that no tool has is no error:
     /// [`Selection::unknown_in_use`](crate::Selection::unknown_in_use) tells it.
     pub in_use: Vec<String>,
-    /// Tools that may not be seen; a name that several tools share excludes all of them.
-    pub exclude: Vec<String>,
     /// The most tools of one source, unless it is trusted. [`UNTRUSTED_MAX_PER_SOURCE`] suits a catalog that strangers
     /// add to.
     pub max_per_source: Option<usize>,
@@ -112,7 +109,7 @@ impl Default for PickOptions {
         Self {
             max_candidates: 3,
             min_score: 0.05,
-            allow_unsafe: false,
+            access: Access::default(),
             timeout: None,
             debug: false,
             mode: None,
@@ -121,47 +118,188 @@ impl Default for PickOptions {
             rerank_window: DEFAULT_RERANK_WINDOW,
             choice: Choice::default(),
             token_budget: None,
-            roles: BTreeSet::new(),
-            execution_mode: None,
-            capabilities: BTreeSet::new(),
-            max_cost: None,
-            quotas: BTreeMap::new(),
-            allow_sources: BTreeSet::new(),
-            deny_sources: BTreeSet::new(),
             always_include: Vec::new(),
             in_use: Vec::new(),
-            exclude: Vec::new(),
             max_per_source: None,
             trusted_sources: BTreeSet::new(),
         }
     }
 }
 
-/// Checks what can be checked without a catalog.
-pub(crate) fn check(options: &PickOptions) -> Result<(), PickError> {
-    let invalid = |option, value: String, remedy| Err(PickError::InvalidOption { option, value, remedy });
-    if options.max_candidates == 0 {
-        return invalid("max_candidates", "0".to_owned(), "ask for at least one tool");
+impl PickOptions {
+    /// Checks what can be checked without a catalog.
+    pub(crate) fn check(&self) -> Result<(), PickError> {
+        let invalid = |option, value: String, remedy| Err(PickError::InvalidOption { option, value, remedy });
+        if self.max_candidates == 0 {
+            return invalid("max_candidates", "0".to_owned(), "ask for at least one tool");
+        }
+        if self.max_per_source == Some(0) {
+            return invalid("max_per_source", "0".to_owned(), "allow at least one tool per source, or deny the source");
+        }
+        if !(0.0..=1.0).contains(&self.min_score) {
+            return invalid("min_score", self.min_score.to_string(), "give a number from 0 to 1");
+        }
+        if !(2..=MAX_RERANK_WINDOW).contains(&self.rerank_window) {
+            return invalid("rerank_window", self.rerank_window.to_string(), "give a number from 2 to 100");
+        }
+        if self.token_budget.as_ref().is_some_and(|budget| budget.tokens == 0) {
+            return invalid("token_budget", "0".to_owned(), "allow at least one token");
+        }
+        #[cfg(not(feature = "tokens"))]
+        if let Some(budget) = &self.token_budget {
+            let remedy = "this build counts no tokens; build with the feature tokens";
+            return invalid("token_budget", budget.tokens.to_string(), remedy);
+        }
+        Ok(())
     }
-    if options.max_per_source == Some(0) {
-        return invalid("max_per_source", "0".to_owned(), "allow at least one tool a source, or deny the source");
+}
+
+/// A duration as whole milliseconds; what is less than one counts as one, as no time at all is something else.
+mod milliseconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[expect(clippy::ref_option, reason = "serde calls it with a reference to the field")]
+    pub(super) fn serialize<S: Serializer>(timeout: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        timeout.map(|timeout| timeout.as_nanos().div_ceil(1_000_000)).serialize(serializer)
     }
-    if !(0.0..=1.0).contains(&options.min_score) {
-        return invalid("min_score", options.min_score.to_string(), "give a number from 0 to 1");
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
     }
-    if !(2..=MAX_RERANK_WINDOW).contains(&options.rerank_window) {
-        return invalid("rerank_window", options.rerank_window.to_string(), "give a number from 2 to 100");
+}
+
+/// An error from picking tools.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PickError {
+    /// An option has a value that makes no sense.
+    #[error("the option {option} is {value}: {remedy}")]
+    InvalidOption {
+        /// The option's name.
+        option: &'static str,
+        /// Its value.
+        value: String,
+        /// What is allowed.
+        remedy: &'static str,
+    },
+    /// The caller's access cannot be decided on, or an option names a tool that the catalog does not have.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// A name stands for several tools.
+    #[error("{option} names {name:?}, which is ambiguous; write one of: {}", candidates.join(", "))]
+    AmbiguousTool {
+        /// The option's name.
+        option: &'static str,
+        /// What it names.
+        name: String,
+        /// The ids of the tools it may mean.
+        candidates: Vec<String>,
+    },
+    /// A semantic ranking was asked of an engine that was built for keywords only.
+    #[error(
+        "the mode {mode} needs an embedding model, and the engine was built for keywords only; build it with a model, \
+         or use the mode keyword"
+    )]
+    NoEmbedder {
+        /// The mode that was asked for.
+        mode: &'static str,
+    },
+    /// Reranking was asked of an engine that has no reranker.
+    #[error("the option rerank is always, and the engine has no reranker; build it with one, or use auto or never")]
+    NoReranker,
+    /// The index failed.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// The catalog failed.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// The definitions cannot be made whose tokens are to be counted.
+    #[error(transparent)]
+    Definitions(#[from] TranslateError),
+    /// A worker could not be started or died.
+    #[error("cannot run the pick: {reason}")]
+    Worker {
+        /// What happened.
+        reason: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::names::Advertising;
+
+    #[test]
+    fn options_survive_their_json_and_what_is_left_out_is_the_default() {
+        let all = PickOptions {
+            max_candidates: 7,
+            min_score: 0.25,
+            access: Access {
+                allow_unsafe: true,
+                roles: ["admin".to_owned()].into(),
+                execution_mode: Some("batch".to_owned()),
+                max_cost: Some(0.5),
+                quotas: BTreeMap::from([("a".to_owned(), 3)]),
+                exclude: ["b".to_owned()].into(),
+                ..Access::default()
+            },
+            timeout: Some(Duration::from_millis(250)),
+            debug: true,
+            mode: Some(Mode::Hybrid),
+            fusion: Fusion::Rrf { k: 10 },
+            rerank: Rerank::Auto,
+            rerank_window: 50,
+            choice: Choice::Best,
+            token_budget: Some(TokenBudget {
+                provider: Provider::Anthropic,
+                view: TranslateOptions {
+                    strict: Some(true),
+                    advertising: Advertising::ProviderMap(BTreeMap::from([("a".to_owned(), "b".to_owned())])),
+                    deferred: false,
+                },
+                ..TokenBudget::new(500)
+            }),
+            always_include: vec!["c".to_owned()],
+            in_use: vec!["d".to_owned()],
+            max_per_source: Some(2),
+            trusted_sources: ["e".to_owned()].into(),
+        };
+        for options in [all, PickOptions::default()] {
+            let json = serde_json::to_string(&options).expect("it serialises");
+            assert_eq!(serde_json::from_str::<PickOptions>(&json).expect("it was written by us"), options, "{json}");
+        }
+        let read = |value: Value| serde_json::from_value::<PickOptions>(value).expect("it is sound");
+        assert_eq!(read(json!({})), PickOptions::default());
+        assert_eq!(read(json!({"access": {}, "fusion": {"method": "rrf"}})).fusion, Fusion::Rrf { k: 60 });
+        let budget = read(json!({"token_budget": {"tokens": 9}})).token_budget;
+        assert_eq!(budget, Some(TokenBudget::new(9)));
     }
-    if options.token_budget.as_ref().is_some_and(|budget| budget.tokens == 0) {
-        return invalid("token_budget", "0".to_owned(), "allow at least one token");
+
+    #[test]
+    fn what_is_unknown_or_of_another_kind_is_refused() {
+        for value in [
+            json!({"max_candidate": 3}),
+            json!({"allow_unsafe": true}),
+            json!({"access": {"allowUnsafe": true}}),
+            json!({"access": null}),
+            json!({"timeout_ms": -1}),
+            json!({"timeout_ms": 0.5}),
+            json!({"timeout": 5}),
+            json!({"mode": "Hybrid"}),
+            json!({"fusion": {"method": "weighted", "k": 3}}),
+            json!({"fusion": {"method": "rrf", "K": 3}}),
+            json!({"rerank": "sometimes"}),
+            json!({"token_budget": {"tokens": 9, "provider": "openia"}}),
+            json!({"token_budget": {"tokens": 9, "view": {"strikt": true}}}),
+            json!({"token_budget": {}}),
+        ] {
+            serde_json::from_value::<PickOptions>(value.clone()).expect_err(&value.to_string());
+        }
     }
-    #[cfg(not(feature = "tokens"))]
-    if let Some(budget) = &options.token_budget {
-        let remedy = "this build counts no tokens; build with the feature tokens";
-        return invalid("token_budget", budget.tokens.to_string(), remedy);
-    }
-    if let Some(cost) = options.max_cost.filter(|cost| cost.is_nan()) {
-        return invalid("max_cost", cost.to_string(), "give a number");
-    }
-    Ok(())
 }

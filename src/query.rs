@@ -9,6 +9,7 @@ mod transcript;
 
 use std::ops::Range;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
@@ -27,10 +28,18 @@ const CONTEXT_ENOUGH: usize = 20;
 /// The most text of earlier messages that is read, in bytes of UTF-8, the latest first.
 const MAX_CONTEXT_BYTES: usize = 8 * 1024;
 
+/// The most names of called tools that are kept, the latest ones.
+const MAX_CALLED: usize = 64;
+/// Longer names are no tool's.
+const MAX_NAME_BYTES: usize = 2048;
+
 /// Words that join clauses. Commas part the items of lists as often as clauses, and do not count.
 const JOINS: [&str; 7] = ["and", "then", "also", "but", "plus", "while", "or"];
 
 /// A request, normalised to text, and what was said and called before.
+///
+/// As JSON it is an object of `text`, `context`, `called` and `truncated`, of which only `text` must be there, or the text
+/// alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     text: String,
@@ -68,7 +77,7 @@ impl Query {
     /// Adds what the user said before, oldest first, so that a request that goes on with it is understood. What counts
     /// is the last message, and where it is as short as "and in Turin?", those before it: at most 4 messages and 8 KiB.
     #[must_use]
-    pub fn with_context<T: AsRef<str>>(mut self, earlier: &[T]) -> Self {
+    pub fn with_context<T: AsRef<str>>(self, earlier: &[T]) -> Self {
         let mut kept = Vec::new();
         let mut bytes = 0;
         for message in earlier.iter().rev().take(MAX_CONTEXT_MESSAGES) {
@@ -81,8 +90,14 @@ impl Query {
             }
         }
         kept.reverse();
-        let context = kept.join("\n");
-        if !is_blank(&context) {
+        self.within(&kept.join("\n"))
+    }
+
+    /// Takes `context` for what was said before, unless there is nothing to search for in it.
+    fn within(mut self, context: &str) -> Self {
+        // Messages are joined with line ends, which do not count.
+        let context = &context[..context.floor_char_boundary(MAX_CONTEXT_BYTES + MAX_CONTEXT_MESSAGES)];
+        if !is_blank(context) {
             self.context = context.len();
             self.conversation = format!("{context}\n{}", self.text);
         }
@@ -151,6 +166,14 @@ impl Query {
     }
 }
 
+/// Adds the name of a called tool to those that were called later, unless it is there, is no name, or there are enough.
+fn add_called(called: &mut Vec<String>, name: &str) {
+    let is_name = !name.trim().is_empty() && name.len() <= MAX_NAME_BYTES;
+    if is_name && called.len() < MAX_CALLED && called.iter().all(|known| known != name) {
+        called.push(name.to_owned());
+    }
+}
+
 fn is_blank(text: &str) -> bool {
     use GeneralCategoryGroup::{Other, Punctuation, Separator};
     text.chars().all(|c| matches!(c.general_category_group(), Separator | Punctuation | Other))
@@ -211,10 +234,67 @@ impl From<&Value> for Query {
     }
 }
 
+/// The serialised form of a [`Query`].
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire {
+    text: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    context: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    called: Vec<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    truncated: bool,
+}
+
+impl Serialize for Query {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { text, truncated, called, .. } = self.clone();
+        Wire { text, context: self.context().to_owned(), called, truncated }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Query {
+    /// Reads what was serialised within the bounds that every query has.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let wire = match Value::deserialize(deserializer)? {
+            Value::String(text) => return Ok(Self::new(text)),
+            value => Wire::deserialize(value).map_err(serde::de::Error::custom)?,
+        };
+        let mut query = Self::new(wire.text).within(&wire.context);
+        query.truncated |= wire.truncated;
+        for name in wire.called.into_iter().rev() {
+            add_called(&mut query.called, &name);
+        }
+        query.called.reverse();
+        Ok(query)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_query_survives_its_json_and_foreign_json_is_held_to_the_bounds() {
+        let say = |text: &str| json!({"role": "user", "content": text});
+        let call = json!({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "get_forecast"}}]});
+        let long = "é".repeat(MAX_QUERY_BYTES);
+        let talk = json!([say("x"), say("Weather in Nice, and the news?"), call, say(" and in Turin?\n"), say("d")]);
+        for query in [Query::new("mail it"), Query::new(long.as_str()), Query::from(&talk), Query::from(&json!([1]))] {
+            let json = serde_json::to_string(&query).expect("it serialises");
+            assert_eq!(serde_json::from_str::<Query>(&json).expect("it was written by us"), query, "{json:.80}");
+        }
+        assert_eq!(serde_json::from_value::<Query>(json!("mail it")).expect("a text"), Query::new("mail it"));
+        let hostile = json!({"text": long, "context": long, "called": vec!["x".repeat(5000); 500]});
+        let read: Query = serde_json::from_value(hostile).expect("it is cut");
+        assert!(read.truncated() && read.context().len() <= MAX_CONTEXT_BYTES + MAX_CONTEXT_MESSAGES);
+        assert!(read.called().is_empty(), "no tool has a name of that length");
+        for value in [json!({"text": "a", "role": "user"}), json!({"context": "a"}), json!(7), json!({"text": null})] {
+            serde_json::from_value::<Query>(value.clone()).expect_err(&value.to_string());
+        }
+    }
 
     #[test]
     fn json_values_are_stringified_and_strings_taken_as_they_are() {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use crate::access::IneligibleReason;
 use crate::catalog::Tool;
-use crate::eligibility::IneligibleReason;
 use crate::fuse::Fusion;
 use crate::names::Skill;
 use crate::provider::{Detail, Provider};

@@ -4,11 +4,11 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use picktools::{Arguments, Catalog, Hydrated, Hydrator, ToolCall};
+use picktools::{Access, Arguments, Catalog, Hydrated, Hydrator, ToolCall};
 
 static HYDRATOR: LazyLock<Hydrator> = LazyLock::new(|| {
     let entries = include_bytes!("../tools.json");
-    Hydrator::new(Catalog::from_slice(entries, "tools.json", None).expect("the entries are sound"))
+    Hydrator::new(Catalog::from_slice(entries, "tools.json", None).expect("the entries are sound"), &Access::default()).expect("it names no tool")
 });
 
 fuzz_target!(|text: &str| {

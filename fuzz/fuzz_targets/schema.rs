@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use picktools::{Arguments, Catalog, Hydrator, Provider, Tool, ToolCall, TranslateOptions, translate};
+use picktools::{Access, Arguments, Catalog, Hydrator, Provider, Tool, ToolCall, TranslateOptions, translate};
 use serde_json::Value;
 
 fuzz_target!(|text: &str| {
@@ -15,7 +15,7 @@ fuzz_target!(|text: &str| {
     tool.parameters = Some(schema.clone());
     let Ok(catalog) = Catalog::from_tools([tool]) else { return };
     let tools: Vec<Arc<Tool>> = catalog.tools().to_vec();
-    let hydrator = Hydrator::new(catalog);
+    let hydrator = Hydrator::new(catalog, &Access::default()).expect("it names no tool");
     let call = |arguments| ToolCall { id: None, name: "fuzzed".to_owned(), arguments };
     let _hydrated = hydrator.hydrate(&call(Arguments::Text(arguments.to_owned())));
     for provider in Provider::ALL {

@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{Hydrated, Hydrator, MAX_ARGUMENT_BYTES, Repairer};
+use super::{CallError, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, Repairer};
+use crate::access::{Access, AccessError};
 use crate::catalog::{Catalog, Tool};
 use crate::client::ToolClient;
-use crate::error::{CallError, CatalogError, ResponseError, TranslateError};
+use crate::error::{CatalogError, ResponseError, TranslateError};
 use crate::provider::{Provider, TranslateOptions, Translation, translate};
 
 /// How tools are shown, and their calls read.
 #[derive(Clone)]
 pub struct ToolCallOptions {
+    /// Who asks: calls of other tools than those that are eligible are refused, whatever the model was shown.
+    pub access: Access,
     /// Strictness, names and deferred loading.
     pub translate: TranslateOptions,
     /// Asked once a call whose arguments do not fit, where there is one.
@@ -23,8 +26,8 @@ pub struct ToolCallOptions {
 
 impl Default for ToolCallOptions {
     fn default() -> Self {
-        let translate = TranslateOptions::default();
-        Self { translate, repairer: None, max_argument_bytes: MAX_ARGUMENT_BYTES }
+        let (access, translate) = (Access::default(), TranslateOptions::default());
+        Self { access, translate, repairer: None, max_argument_bytes: MAX_ARGUMENT_BYTES }
     }
 }
 
@@ -47,6 +50,9 @@ pub enum ToolCallError {
     /// The tools are no sound catalog.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
+    /// The access names tools that are not among them.
+    #[error(transparent)]
+    Access(#[from] AccessError),
     /// The tools cannot be shown so.
     #[error(transparent)]
     Translate(#[from] TranslateError),
@@ -84,13 +90,14 @@ pub async fn tool_call(
     let provider = client.provider();
     let catalog = Catalog::from_tools(tools.iter().map(|tool| tool.as_ref().clone()))?;
     let translation = translate(catalog.tools(), provider, &options.translate)?;
+    let hydrator = Hydrator::new(catalog, &options.access)?;
     let body: &mut Map<String, Value> = request.as_object_mut().ok_or(ToolCallError::Request)?;
     match (body.entry("tools").or_insert_with(|| Value::Array(Vec::new())), &translation.tools) {
         (Value::Array(known), Value::Array(more)) => known.extend(more.iter().cloned()),
         _ => return Err(ToolCallError::Request),
     }
     let response = client.send(request).await.map_err(|reason| ToolCallError::Client { provider, reason })?;
-    let hydrator = Hydrator::new(catalog).translated(&translation).max_argument_bytes(options.max_argument_bytes);
+    let hydrator = hydrator.translated(&translation).max_argument_bytes(options.max_argument_bytes);
     let mut calls = Vec::new();
     for call in provider.calls(&response)? {
         calls.push(match &options.repairer {

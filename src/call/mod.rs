@@ -1,7 +1,7 @@
 //! From what a model called to a call that may be run: resolve, parse, validate, repair.
 //!
-//! A model's call is text from a stranger. A [`Hydrator`] finds the tool that its name means, reads its arguments within
-//! bounds and holds them to the tool's own schema. What comes out is a [`ValidCall`], which nothing else can make; a call
+//! A model's call is text from a stranger. A [`Hydrator`] finds the tool that its name means, refuses it unless the caller may
+//! see and run it ([`Access`]), reads its arguments within bounds and holds them to the tool's own schema. What comes out is a [`ValidCall`], which nothing else can make; a call
 //! that only a person may let through is a [`PendingCall`]; all else is a [`CallError`] that says what would have been
 //! right, in words that a model can act on. Nothing here runs a tool.
 //!
@@ -12,6 +12,7 @@
 mod approval;
 mod arguments;
 mod dispatch;
+mod error;
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -24,9 +25,10 @@ use serde_json::{Map, Value};
 pub use approval::{ApprovalError, ApprovalQueue};
 pub use arguments::MAX_ARGUMENT_BYTES;
 pub use dispatch::{ToolCallError, ToolCallOptions, ToolCalls, tool_call};
+pub use error::CallError;
 
+use crate::access::{Access, AccessError, Eligibility};
 use crate::catalog::{Catalog, NoSchemaMode, Tool};
-use crate::error::CallError;
 use crate::names::{NameTable, Resolution, Resolved, ResolvedVia};
 use crate::provider::{Arguments, Provider, ToolCall, Translation};
 use crate::ranking::ToolId;
@@ -211,6 +213,7 @@ pub struct RepairRequest<'a> {
 pub struct Hydrator {
     catalog: Catalog,
     names: NameTable,
+    eligibility: Eligibility,
     /// From names that the model was shown.
     advertised: HashMap<String, ToolId>,
     /// The first of these of each tool.
@@ -222,20 +225,26 @@ pub struct Hydrator {
 }
 
 impl Hydrator {
-    /// Makes a hydrator for calls by name, alias, or another writing of either.
-    pub fn new(catalog: Catalog) -> Self {
+    /// Makes a hydrator for calls by name, alias, or another writing of either, of tools that `access` may see.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`] when `access` cannot be decided on for this catalog.
+    pub fn new(catalog: Catalog, access: &Access) -> Result<Self, AccessError> {
         let names = NameTable::new(&catalog);
+        let eligibility = access.decide(&catalog, &names)?;
         let schemas = std::iter::repeat_with(OnceLock::new).take(catalog.len()).collect();
         let max_argument_bytes = MAX_ARGUMENT_BYTES;
-        Self {
+        Ok(Self {
             catalog,
             names,
+            eligibility,
             advertised: HashMap::new(),
             shown: HashMap::new(),
             provider: None,
             max_argument_bytes,
             schemas,
-        }
+        })
     }
 
     /// Expects calls of what the model was shown: by the names of `translation`, and with the arguments in its form.
@@ -302,13 +311,22 @@ impl Hydrator {
         }
     }
 
-    /// Finds the tool that a called name means: what the model was shown comes first.
+    /// Finds the tool that a called name means, which the caller may run: what the model was shown comes first.
     fn resolve(&self, name: &str) -> Result<Resolved, CallError> {
+        let found = self.find(name)?;
+        if self.eligibility.admits(found.tool) {
+            return Ok(found);
+        }
+        let tool = self.catalog.tool(found.tool).id.clone();
+        Err(CallError::Ineligible { tool, reasons: self.eligibility.reasons(found.tool) })
+    }
+
+    fn find(&self, name: &str) -> Result<Resolved, CallError> {
         if let Some(&tool) = self.advertised.get(name) {
             return Ok(Resolved { tool, via: ResolvedVia::Advertised, deprecated: false });
         }
         let requested = || crate::catalog::spelling::shown(name, 100).into_owned();
-        match self.names.resolve(name) {
+        match self.names.resolve_among(name, |tool| self.eligibility.admits(tool)) {
             Resolution::Tool(found) => Ok(found),
             Resolution::Ambiguous(tools) => {
                 let candidates = tools.into_iter().map(|tool| self.catalog.tool(tool).id.clone()).collect();

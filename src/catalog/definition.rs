@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+
+use super::entry;
 
 /// A tool's definition.
 ///
@@ -118,13 +120,26 @@ impl Tool {
     }
 }
 
+impl<'de> Deserialize<'de> for Tool {
+    /// Reads what was serialised. Unknown fields are refused, and what a tool must satisfy by itself is checked as it is for
+    /// a catalog's file; an id that is left out is the qualified name.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        entry::read_native(&value).map_err(|faults| {
+            let faults = faults.iter().map(|fault| format!("{}: {}; {}", fault.pointer, fault.message, fault.remedy));
+            serde::de::Error::custom(faults.collect::<Vec<_>>().join("; "))
+        })
+    }
+}
+
 /// Another name of a tool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Alias {
     /// The name.
     pub name: String,
     /// Whether its use shall be warned about.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deprecated: bool,
 }
 

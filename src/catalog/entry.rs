@@ -84,6 +84,22 @@ pub(super) fn read(value: &Value, default_source: Option<&str>) -> (Option<Tool>
     (Some(tool), faults)
 }
 
+/// Reads a tool in the form in which it is serialised, where every member must be known.
+pub(super) fn read_native(value: &Value) -> Result<Tool, Vec<EntryFault>> {
+    let members = value.as_object().into_iter().flat_map(Map::keys);
+    let unknown = members.filter(|key| !NATIVE_FIELDS.iter().chain(&POLICY_FIELDS).any(|field| is_field(key, field)));
+    let unknown: Vec<EntryFault> = unknown
+        .map(|key| EntryFault::new(format!("/{key}"), format!("the field {key:?} is unknown"), "remove it"))
+        .collect();
+    if !unknown.is_empty() {
+        return Err(unknown);
+    }
+    match read(value, None) {
+        (Some(tool), faults) if faults.is_empty() => Ok(tool),
+        (_, faults) => Err(faults),
+    }
+}
+
 /// Checks what a tool must satisfy by itself, wherever it comes from.
 pub(super) fn check(tool: &Tool) -> Vec<EntryFault> {
     let mut faults = Vec::new();
@@ -160,6 +176,20 @@ fn detect(object: &Map<String, Value>) -> Result<(Shape, &Map<String, Value>), E
         _ => Ok((Shape::Native, object)),
     }
 }
+
+/// The native fields that are no policy.
+const NATIVE_FIELDS: [&str; 10] = [
+    "id",
+    "name",
+    "title",
+    "description",
+    "tags",
+    "parameters",
+    "provider_schema",
+    "output_schema",
+    "source",
+    "strict",
+];
 
 /// The native fields that decide who may see a tool: a misspelt one must not go unnoticed.
 const POLICY_FIELDS: [&str; 12] = [
@@ -293,7 +323,7 @@ impl Fields<'_> {
 
     fn misspelt(&mut self) {
         for key in self.object.keys() {
-            if POLICY_FIELDS.iter().any(|field| key == field || *key == camel_case(field)) {
+            if POLICY_FIELDS.iter().any(|field| is_field(key, field)) {
                 continue;
             }
             let snake = snake_case(key);
@@ -306,6 +336,11 @@ impl Fields<'_> {
             }
         }
     }
+}
+
+/// Returns `true` if a key is the field's name, or the camel-case form of it.
+fn is_field(key: &str, field: &str) -> bool {
+    key == field || key == camel_case(field)
 }
 
 /// Two slips in a long word, one in a short word that begins alike.

@@ -10,8 +10,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::output;
 use crate::embed::models::{self, STATIC, TUNED};
 use crate::{
-    Catalog, CatalogOptions, Choice, Conflicts, DEFAULT_RRF_K, EmbedError, Embedder, Engine, EngineBuilder, Fusion,
-    Mode, OperatorAliases, PickOptions, Reranker, Role, Sequences, Skill,
+    Access, Catalog, CatalogOptions, Choice, Conflicts, DEFAULT_RRF_K, EmbedError, Embedder, Engine, EngineBuilder,
+    Fusion, Mode, OperatorAliases, PickOptions, Reranker, Role, Sequences, Skill,
 };
 
 /// Which retrievers rank.
@@ -167,10 +167,10 @@ impl ReadingArgs {
     }
 }
 
-/// Who may see what, and how much of one source.
-#[derive(Args, Default)]
-pub(super) struct EligibilityArgs {
-    /// Let tools that are marked unsafe be picked.
+/// Who asks, and so what may be picked and called.
+#[derive(Args, Default, Clone)]
+pub(super) struct AccessArgs {
+    /// Let tools that are marked unsafe be picked and called.
     #[arg(long)]
     allow_unsafe: bool,
     /// A role of the caller; may be repeated.
@@ -179,7 +179,7 @@ pub(super) struct EligibilityArgs {
     /// The mode that the agent runs in.
     #[arg(long, value_name = "MODE")]
     execution_mode: Option<String>,
-    /// What every picked tool must be capable of; may be repeated.
+    /// What every tool must be capable of; may be repeated.
     #[arg(long = "capability", value_name = "NAME")]
     capabilities: Vec<String>,
     /// The most that one call may cost.
@@ -191,6 +191,30 @@ pub(super) struct EligibilityArgs {
     /// A source that is not allowed; may be repeated.
     #[arg(long = "deny-source", value_name = "SOURCE")]
     deny_sources: Vec<String>,
+    /// A tool that may be neither picked nor called; may be repeated.
+    #[arg(long = "exclude", value_name = "TOOL")]
+    exclude: Vec<String>,
+}
+
+impl AccessArgs {
+    pub(super) fn access(self) -> Access {
+        Access {
+            allow_unsafe: self.allow_unsafe,
+            roles: self.roles.into_iter().collect(),
+            execution_mode: self.execution_mode,
+            capabilities: self.capabilities.into_iter().collect(),
+            max_cost: self.max_cost,
+            allow_sources: self.allow_sources.into_iter().collect(),
+            deny_sources: self.deny_sources.into_iter().collect(),
+            exclude: self.exclude.into_iter().collect(),
+            ..Access::default()
+        }
+    }
+}
+
+/// How much of one source.
+#[derive(Args, Default)]
+pub(super) struct SourceArgs {
     /// The most tools of one source, unless it is trusted.
     #[arg(long, value_name = "N")]
     max_per_source: Option<usize>,
@@ -199,15 +223,8 @@ pub(super) struct EligibilityArgs {
     trusted_sources: Vec<String>,
 }
 
-impl EligibilityArgs {
+impl SourceArgs {
     pub(super) fn apply(self, options: &mut PickOptions) {
-        options.allow_unsafe = self.allow_unsafe;
-        options.roles.extend(self.roles);
-        options.execution_mode = self.execution_mode;
-        options.capabilities.extend(self.capabilities);
-        options.max_cost = self.max_cost;
-        options.allow_sources.extend(self.allow_sources);
-        options.deny_sources.extend(self.deny_sources);
         options.max_per_source = self.max_per_source;
         options.trusted_sources.extend(self.trusted_sources);
     }

@@ -18,7 +18,7 @@ use serde::Serialize;
 use self::asking::{Answers, Doubts, pick_all};
 use self::plan::{Configuration, Plan};
 use self::poison::{Poison, PoisonReport};
-use super::args::{Beside, EligibilityArgs, RankingArgs, ReadingArgs};
+use super::args::{AccessArgs, Beside, RankingArgs, ReadingArgs, SourceArgs};
 use super::history::HistoryArgs;
 use super::report::{Page, PageSet, Side};
 use super::rerank::RerankArgs;
@@ -57,7 +57,9 @@ pub(super) struct EvalCommand {
     #[command(flatten)]
     history: HistoryArgs,
     #[command(flatten)]
-    eligibility: EligibilityArgs,
+    access: AccessArgs,
+    #[command(flatten)]
+    sources: SourceArgs,
     #[command(flatten)]
     ranking: RankingArgs,
     #[command(flatten)]
@@ -278,7 +280,8 @@ impl EvalCommand {
             ..PickOptions::default()
         };
         self.history.apply(&mut options);
-        std::mem::take(&mut self.eligibility).apply(&mut options);
+        options.access = std::mem::take(&mut self.access).access();
+        std::mem::take(&mut self.sources).apply(&mut options);
         self.ranking.apply(&mut options);
         options
     }

@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::args::{Beside, CatalogArgs, EligibilityArgs, RankingArgs, read_input};
+use super::args::{AccessArgs, Beside, CatalogArgs, RankingArgs, SourceArgs, read_input};
 use super::history::HistoryArgs;
 use super::output;
 use super::rerank::RerankArgs;
@@ -47,13 +47,12 @@ pub(super) struct PickCommand {
     /// A tool that is picked whatever its score; may be repeated.
     #[arg(long = "always-include", value_name = "TOOL")]
     always_include: Vec<String>,
-    /// A tool that may not be picked; may be repeated.
-    #[arg(long = "exclude", value_name = "TOOL")]
-    exclude: Vec<String>,
     #[command(flatten)]
     history: HistoryArgs,
     #[command(flatten)]
-    eligibility: EligibilityArgs,
+    access: AccessArgs,
+    #[command(flatten)]
+    sources: SourceArgs,
     #[command(flatten)]
     ranking: RankingArgs,
     #[command(flatten)]
@@ -112,7 +111,7 @@ impl PickCommand {
             max_candidates: self.max_candidates,
             min_score: self.min_score,
             always_include: self.always_include,
-            exclude: self.exclude,
+            access: self.access.access(),
             timeout: self.timeout_ms.map(Duration::from_millis),
             debug: self.explain,
             ..PickOptions::default()
@@ -124,7 +123,7 @@ impl PickCommand {
             options.token_budget = Some(TokenBudget { tokens, provider, view: view.clone() });
         }
         self.history.apply(&mut options);
-        self.eligibility.apply(&mut options);
+        self.sources.apply(&mut options);
         self.ranking.apply(&mut options);
         self.rerank.apply(&mut options);
         let selection = engine.pick(&query, &options)?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::args::{CatalogArgs, read_input};
+use super::args::{AccessArgs, CatalogArgs, read_input};
 use super::output;
 use super::translate::ViewArgs;
 use crate::{
@@ -31,6 +31,8 @@ pub(super) struct ValidateCommand {
     provider: Option<Provider>,
     #[command(flatten)]
     view: ViewArgs,
+    #[command(flatten)]
+    access: AccessArgs,
     /// Refuse arguments of more bytes than this unread.
     #[arg(long, value_name = "BYTES", default_value_t = MAX_ARGUMENT_BYTES)]
     max_argument_bytes: usize,
@@ -64,7 +66,8 @@ impl ValidateCommand {
         let options = self.view.options()?;
         let bytes = read_input(&self.calls)?;
         let calls = read_calls(&bytes, self.provider).with_context(|| format!("{}", self.calls.display()))?;
-        let mut hydrator = Hydrator::new(catalog.clone()).max_argument_bytes(self.max_argument_bytes);
+        let mut hydrator =
+            Hydrator::new(catalog.clone(), &self.access.access())?.max_argument_bytes(self.max_argument_bytes);
         if let Some(provider) = self.provider {
             hydrator = hydrator.translated(&translate(catalog.tools(), provider, &options)?);
         }

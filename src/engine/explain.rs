@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use self::words::RequestWords;
 use super::request::Request;
-use crate::eligibility::{Eligibility, MAX_LISTED_INELIGIBLE};
+use crate::access::{Eligibility, MAX_LISTED_INELIGIBLE};
 use crate::error::ScorerError;
 use crate::fuse::{Fused, Fusion, Mode, Part, Raised, Retriever};
 use crate::index::{Index, Vectors};
@@ -252,21 +252,18 @@ impl<'a> Explainer<'a> {
         let named = asked_for.iter().filter(|&&tool| !eligibility.admits(tool)).map(|&tool| IneligibleTool {
             tool: self.id(tool),
             named: self.request.mention(tool).or(wanted(tool)).map(str::to_owned),
-            reasons: self.request.reasons(self.index, tool),
+            reasons: eligibility.reasons(tool),
         });
         let required = kept.refused.iter().filter(|(tool, _)| !asked_for.contains(tool)).map(|(&tool, name)| {
-            let reasons = self.request.reasons(self.index, tool);
+            let reasons = eligibility.reasons(tool);
             IneligibleTool { tool: self.id(tool), named: Some(name.clone()), reasons }
         });
         let listed = |tool: &ToolId| asked_for.contains(tool) || kept.refused.contains_key(tool);
-        let others = eligibility.listed.iter().filter(|(tool, _)| !listed(tool));
-        let others = others.map(|(tool, reasons)| IneligibleTool {
-            tool: self.id(*tool),
-            named: None,
-            reasons: reasons.clone(),
-        });
+        let others = eligibility.ineligible().filter(|tool| !listed(tool));
+        let others =
+            others.map(|tool| IneligibleTool { tool: self.id(tool), named: None, reasons: eligibility.reasons(tool) });
         let tools = named.chain(required).chain(others).take(MAX_LISTED_INELIGIBLE).collect();
-        Ineligible { total: eligibility.total, counts: eligibility.counts.clone(), tools }
+        Ineligible { total: eligibility.ineligible_count(), counts: eligibility.counts().clone(), tools }
     }
 
     fn id(&self, tool: ToolId) -> String {

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::eligibility::{Eligibility, IneligibleReason, Limits};
-use crate::error::PickError;
+use crate::access::{Eligibility, named};
 use crate::fuse::Mode;
 use crate::index::Index;
-use crate::names::{Mention, NameTable, Resolution};
-use crate::options::{self, MAX_IN_USE, PickOptions};
+use crate::names::{Mention, NameTable};
+use crate::options::{MAX_IN_USE, PickError, PickOptions};
 use crate::query::Query;
 use crate::ranking::ToolId;
 
@@ -25,18 +24,16 @@ pub(crate) struct Request<'a> {
     pub(crate) in_use: InUse,
     /// Tools that picked skills need, eligible or not, with the names of the skills.
     pub(crate) needed: BTreeMap<ToolId, Vec<String>>,
-    limits: Limits,
-    by_tool: BTreeMap<ToolId, Vec<IneligibleReason>>,
 }
 
 impl<'a> Request<'a> {
     /// Checks the options and decides on eligibility, before anything is scored.
     pub(crate) fn new(index: &Index, query: &'a Query, options: &'a PickOptions) -> Result<Self, PickError> {
-        options::check(options)?;
+        options.check()?;
         let mode = mode(index, options)?;
         let mut always = BTreeMap::new();
         for name in &options.always_include {
-            match tools(index, "always_include", name)?[..] {
+            match named(&index.names, "always_include", name)?[..] {
                 [tool] => always.insert(tool, name.clone()),
                 ref several => {
                     let candidates = several.iter().map(|&tool| index.catalog.tool(tool).id.clone()).collect();
@@ -44,31 +41,11 @@ impl<'a> Request<'a> {
                 }
             };
         }
-        let mut by_tool: BTreeMap<ToolId, Vec<IneligibleReason>> = BTreeMap::new();
-        for name in &options.exclude {
-            for tool in tools(index, "exclude", name)? {
-                by_tool.entry(tool).or_insert_with(|| vec![IneligibleReason::Excluded]);
-            }
-        }
-        for name in options.quotas.iter().filter(|(_, left)| **left == 0).map(|(name, _)| name) {
-            for tool in tools(index, "quotas", name)? {
-                by_tool.entry(tool).or_default().push(IneligibleReason::Quota);
-            }
-        }
-        let limits = Limits {
-            allow_unsafe: options.allow_unsafe,
-            roles: options.roles.clone(),
-            execution_mode: options.execution_mode.clone(),
-            capabilities: options.capabilities.clone(),
-            max_cost: options.max_cost,
-            allow_sources: options.allow_sources.clone(),
-            deny_sources: options.deny_sources.clone(),
-        };
-        let eligibility = index.policies.decide(&index.catalog, &limits, &by_tool);
+        let eligibility = index.policies.decide(&index.catalog, &index.names, &options.access)?;
         let mentions = index.names.mentions(query.text());
         let in_use = InUse::new(&index.names, query, options);
         let needed = BTreeMap::new();
-        Ok(Self { query, options, mode, eligibility, mentions, always, in_use, needed, limits, by_tool })
+        Ok(Self { query, options, mode, eligibility, mentions, always, in_use, needed })
     }
 
     /// Returns the eligible tools that stay whatever their score.
@@ -85,13 +62,6 @@ impl<'a> Request<'a> {
     /// Returns the eligible tools that picked skills bring along.
     pub(crate) fn brought(&self) -> BTreeSet<ToolId> {
         self.needed.keys().copied().filter(|&tool| self.eligibility.admits(tool)).collect()
-    }
-
-    /// Returns every reason why the tool may not be seen.
-    pub(crate) fn reasons(&self, index: &Index, tool: ToolId) -> Vec<IneligibleReason> {
-        let mut reasons = self.limits.verdict(index.catalog.tool(tool));
-        reasons.extend(self.by_tool.get(&tool).into_iter().flatten().cloned());
-        reasons
     }
 
     /// Returns the name by which the request names the tool outright.
@@ -142,17 +112,5 @@ fn mode(index: &Index, options: &PickOptions) -> Result<Mode, PickError> {
         (Some(mode), _) => Ok(mode),
         (None, false) => Ok(Mode::Hybrid),
         (None, true) => Ok(Mode::Keyword),
-    }
-}
-
-/// The tools that an option's name means: one, or several that share it.
-fn tools(index: &Index, option: &'static str, name: &str) -> Result<Vec<ToolId>, PickError> {
-    match index.names.resolve(name) {
-        Resolution::Tool(resolved) => Ok(vec![resolved.tool]),
-        Resolution::Ambiguous(tools) => Ok(tools),
-        Resolution::Unknown { suggestions } => {
-            let suggestion = suggestions.into_iter().next();
-            Err(PickError::UnknownTool { option, name: name.to_owned(), suggestion })
-        }
     }
 }

@@ -12,9 +12,8 @@ use super::{Trace, guarded};
 use crate::budget::{self, Costs, Wanted};
 #[cfg(feature = "tokens")]
 use crate::deadline::Deadline;
-use crate::error::PickError;
 use crate::index::{Index, Vectors};
-use crate::options::Choice;
+use crate::options::{Choice, PickError};
 use crate::ranking::{Candidate, ToolId};
 use crate::select::{Cover, Kept, POOL, static_vectors};
 use crate::selection::Stage;

@@ -7,11 +7,11 @@ use super::explain::{Basis, Explainer};
 use super::request::Request;
 use super::{Narrowed, Trace, narrow};
 use crate::catalog::{Catalog, Tool};
-use crate::error::{IndexError, PickError};
+use crate::error::IndexError;
 use crate::fuse::{Fused, Fusion};
 use crate::index::{Index, IndexConfig};
 use crate::names::{Skill, SkillReport, ToolMeaning};
-use crate::options::{Choice, PickOptions};
+use crate::options::{Choice, PickError, PickOptions};
 use crate::ranking::ToolId;
 use crate::selection::{IneligibleTool, Pick, SkillPick, Stage};
 
@@ -152,7 +152,7 @@ impl SkillIndex {
                     .map(|(tool, name)| IneligibleTool {
                         tool: id(*tool).clone(),
                         named: Some(name.clone()),
-                        reasons: request.reasons(tools, *tool),
+                        reasons: request.eligibility.reasons(*tool),
                     })
                     .collect(),
             }

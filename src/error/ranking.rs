@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{CatalogError, TranslateError};
+use super::CatalogError;
 
 /// An error from an embedding model.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -120,70 +120,6 @@ impl From<std::io::Error> for IndexError {
     fn from(error: std::io::Error) -> Self {
         Self::Keyword { reason: error.to_string() }
     }
-}
-
-/// An error from picking tools.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PickError {
-    /// An option has a value that makes no sense.
-    #[error("the option {option} is {value}: {remedy}")]
-    InvalidOption {
-        /// The option's name.
-        option: &'static str,
-        /// Its value.
-        value: String,
-        /// What is allowed.
-        remedy: &'static str,
-    },
-    /// `always_include`, `exclude` or a quota names a tool that the catalog does not have.
-    #[error("{option} names {name:?}, which is no tool of the catalog{}; check the name, or write source/name",
-        suggestion.as_ref().map(|s| format!(" (did you mean {s:?}?)")).unwrap_or_default())]
-    UnknownTool {
-        /// The option's name.
-        option: &'static str,
-        /// What it names.
-        name: String,
-        /// The nearest known name.
-        suggestion: Option<String>,
-    },
-    /// A name stands for several tools.
-    #[error("{option} names {name:?}, which is ambiguous; write one of: {}", candidates.join(", "))]
-    AmbiguousTool {
-        /// The option's name.
-        option: &'static str,
-        /// What it names.
-        name: String,
-        /// The ids of the tools it may mean.
-        candidates: Vec<String>,
-    },
-    /// A semantic ranking was asked of an engine that was built for keywords only.
-    #[error(
-        "the mode {mode} needs an embedding model, and the engine was built for keywords only; build it with a model, \
-         or use the mode keyword"
-    )]
-    NoEmbedder {
-        /// The mode that was asked for.
-        mode: &'static str,
-    },
-    /// Reranking was asked of an engine that has no reranker.
-    #[error("the option rerank is always, and the engine has no reranker; build it with one, or use auto or never")]
-    NoReranker,
-    /// The index failed.
-    #[error(transparent)]
-    Index(#[from] IndexError),
-    /// The catalog failed.
-    #[error(transparent)]
-    Catalog(#[from] CatalogError),
-    /// The definitions cannot be made whose tokens are to be counted.
-    #[error(transparent)]
-    Definitions(#[from] TranslateError),
-    /// A worker could not be started or died.
-    #[error("cannot run the pick: {reason}")]
-    Worker {
-        /// What happened.
-        reason: String,
-    },
 }
 
 /// An error from a scorer.

@@ -15,8 +15,8 @@ pub(crate) use keyword::{IndexedTerm, KeywordIndex};
 pub(crate) use twins::Twins;
 pub(crate) use vectors::{RequestVectors, Vectors, products};
 
+use crate::access::PolicyTable;
 use crate::catalog::Catalog;
-use crate::eligibility::PolicyTable;
 use crate::embed::{CacheStatus, Embedder, VectorCache};
 use crate::error::IndexError;
 use crate::names::NameTable;

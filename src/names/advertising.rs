@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
+use serde::{Deserialize, Serialize};
 
 use crate::catalog::Tool;
 use crate::error::AdvertisingError;
@@ -18,7 +19,8 @@ const MAX_EXPANDED_ALIASES: usize = 32;
 /// Under which names tools are shown to a model.
 ///
 /// Deprecated aliases still resolve when a model calls them, but are never shown.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Advertising {
     /// Under its own name.

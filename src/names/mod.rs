@@ -143,8 +143,13 @@ impl NameTable {
 
     /// Resolves an id, a qualified name, a name or an alias, as it is written or else without case and separators.
     pub fn resolve(&self, name: &str) -> Resolution {
+        self.resolve_among(name, |_| true)
+    }
+
+    /// As [`NameTable::resolve`], and suggests only names of tools that `may_suggest` accepts.
+    pub(crate) fn resolve_among(&self, name: &str, may_suggest: impl Fn(ToolId) -> bool) -> Resolution {
         match self.owners(name) {
-            [] => Resolution::Unknown { suggestions: self.suggest(name) },
+            [] => Resolution::Unknown { suggestions: self.suggest(name, may_suggest) },
             [resolved] => Resolution::Tool(*resolved),
             several => Resolution::Ambiguous(several.iter().map(|resolved| resolved.tool).collect()),
         }
@@ -180,7 +185,7 @@ impl NameTable {
     }
 
     /// Returns the names most like `name`: by Jaro–Winkler similarity, or by the words that they share (Dice).
-    fn suggest(&self, name: &str) -> Vec<String> {
+    fn suggest(&self, name: &str, may_suggest: impl Fn(ToolId) -> bool) -> Vec<String> {
         let (name, words) = (name.to_lowercase(), words_of(name));
         let similarity = |known: &str| {
             let theirs = words_of(known);
@@ -188,7 +193,8 @@ impl NameTable {
             let dice = 2.0 * shared as f64 / (words.len() + theirs.len()).max(1) as f64;
             dice.max(strsim::jaro_winkler(&name, &known.to_lowercase()))
         };
-        let known = self.tools.iter().map(|(known, owners)| (similarity(known), known, owners));
+        let known = self.tools.iter().filter(|(_, owners)| owners.iter().any(|owner| may_suggest(owner.tool)));
+        let known = known.map(|(known, owners)| (similarity(known), known, owners));
         let mut near: Vec<(f64, &String, &Vec<Resolved>)> =
             known.filter(|(similarity, ..)| *similarity >= SUGGESTION_SIMILARITY).collect();
         near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.len().cmp(&b.1.len())).then(a.1.cmp(b.1)));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{ANTHROPIC_MAX_DEFERRED, OPENAI_MAX_DESCRIPTION, Provider, naming, view};
@@ -23,7 +23,8 @@ const ANTHROPIC_MAX_STRICT: [(&str, usize); 3] =
     [("strict tools", 20), ("optional parameters", 24), ("parameters with union types", 16)];
 
 /// How tools are translated.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct TranslateOptions {
     /// Whether the provider shall hold the model to the schemas. `None` leaves it to each tool
     /// ([`Tool::strict`]), and where that says nothing to the provider ([`Provider::strict_by_default`]).

@@ -7,16 +7,12 @@
 
 use serde_json::{Map, Value};
 
-use super::{MAX_CONTEXT_MESSAGES, MAX_QUERY_BYTES};
+use super::{MAX_CONTEXT_MESSAGES, MAX_QUERY_BYTES, add_called};
 
 /// The most messages that are read, from the end.
 const MAX_MESSAGES: usize = 4096;
 /// The most parts that are read of a message.
 const MAX_PARTS: usize = 1024;
-/// The most names of called tools that are kept, the latest ones.
-const MAX_CALLED: usize = 64;
-/// Longer names are no tool's.
-const MAX_NAME_BYTES: usize = 2048;
 /// What holds the messages, where the transcript is an object.
 const LISTS: [&str; 3] = ["messages", "contents", "input"];
 
@@ -67,10 +63,8 @@ impl Transcript {
     }
 
     fn call(&mut self, name: &Value) {
-        let Some(name) = name.as_str() else { return };
-        let is_name = !name.trim().is_empty() && name.len() <= MAX_NAME_BYTES;
-        if is_name && self.called.len() < MAX_CALLED && self.called.iter().all(|known| known != name) {
-            self.called.push(name.to_owned());
+        if let Some(name) = name.as_str() {
+            add_called(&mut self.called, name);
         }
     }
 }
@@ -160,6 +154,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::query::MAX_NAME_BYTES;
 
     fn check(value: &Value, said: &[&str], called: &[&str]) {
         let read = Transcript::read(value).expect("it is a transcript");

@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use self::breaker::CircuitBreaker;
 #[cfg(feature = "fastembed")]
@@ -34,7 +34,7 @@ pub const DEFAULT_RERANK_WINDOW: usize = 20;
 pub const MAX_RERANK_WINDOW: usize = 100;
 
 /// When a reranker is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rerank {
     /// Not at all.

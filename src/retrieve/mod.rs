@@ -14,7 +14,7 @@ pub(crate) use parts::{keyword_parts, semantic_parts};
 pub(crate) use semantic::semantic;
 pub(crate) use terms::{FoundTerm, query_terms};
 
-use crate::eligibility::Eligibility;
+use crate::access::Eligibility;
 use crate::ranking::{Candidate, ToolId};
 
 /// What one retriever says of every tool.

@@ -12,7 +12,7 @@ use picktools::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::support::{catalog, tool, workplace};
+use crate::support::{catalog, hydrator_of, tool, workplace};
 
 /// A catalog read from native entries.
 fn read(entries: &Value) -> Result<Catalog, CatalogError> {
@@ -20,7 +20,7 @@ fn read(entries: &Value) -> Result<Catalog, CatalogError> {
 }
 
 fn hydrator(entries: &Value) -> Hydrator {
-    Hydrator::new(read(entries).expect("the entries are sound"))
+    hydrator_of(read(entries).expect("the entries are sound"))
 }
 
 fn call(name: &str, arguments: &str) -> ToolCall {
@@ -104,7 +104,7 @@ fn an_unknown_tool_fails_with_the_nearest_names() {
 
 #[test]
 fn an_ambiguous_name_lists_the_candidates() {
-    let hydrator = Hydrator::new(catalog([tool("a", "search", ""), tool("b", "search", "")]));
+    let hydrator = hydrator_of(catalog([tool("a", "search", ""), tool("b", "search", "")]));
     let error = refused(hydrator.hydrate(&call("search", "{}")));
     assert!(error.to_string().contains("a/search, b/search"), "{error}");
     ready(hydrator.hydrate(&call("b/search", "{}")));
@@ -130,7 +130,7 @@ fn what_does_not_fit_is_told_with_place_expectation_and_example() {
 #[test]
 fn every_example_that_an_error_gives_would_have_been_right() {
     let workplace = workplace();
-    let hydrator = Hydrator::new(workplace.clone());
+    let hydrator = hydrator_of(workplace.clone());
     let mut told = 0;
     for tool in workplace.tools() {
         let Err(CallError::Invalid { example, .. }) = hydrator.hydrate(&call(&tool.id, "{\"zz\": 1, \"path\": []}"))
@@ -322,7 +322,7 @@ fn hostile_arguments_are_refused_with_typed_errors() {
     for nothing in ["", "  \n"] {
         assert!(matches!(error(nothing), CallError::Invalid { .. }), "no text is no arguments");
     }
-    let small = Hydrator::new(read(&temperature()).expect("sound")).max_argument_bytes(10);
+    let small = hydrator_of(read(&temperature()).expect("sound")).max_argument_bytes(10);
     assert!(matches!(
         refused(small.hydrate(&call("get_temperature", "{\"city\": \"Bern\"}"))),
         CallError::TooLarge { .. }
@@ -365,7 +365,7 @@ fn the_canonical_schema_validates_what_a_provider_was_shown_otherwise() {
     let renamed = shown.as_object().expect("an object").keys().find(|key| key.contains("top")).expect("it is there");
     assert_ne!(renamed, "$top", "the provider refuses it");
     let name = translation.names.keys().next().expect("one tool").clone();
-    let hydrator = Hydrator::new(catalog).translated(&translation);
+    let hydrator = hydrator_of(catalog).translated(&translation);
     let valid = ready(hydrator.hydrate(&call(&name, &json!({"q": "lakes", renamed: 3}).to_string())));
     assert_eq!(valid.arguments(), &json!({"q": "lakes", "$top": 3}));
     assert_eq!(valid.resolved_via(), ResolvedVia::Advertised);

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use picktools::{
-    Advertising, Arguments, CallError, Catalog, CatalogOptions, Conflicts, Hydrated, Hydrator, NameTable, NoSchemaMode,
+    Advertising, Arguments, CallError, Catalog, CatalogOptions, Conflicts, Hydrated, NameTable, NoSchemaMode,
     PickOptions, Provider, Resolution, ResolvedVia, Skill, SkillReport, Tool, ToolCall, TranslateOptions, Translation,
     ValidCall, pick_tools, skills_section, tools_section, translate,
 };
 use serde_json::{Value, json};
 
-use crate::support::fixture;
+use crate::support::{fixture, hydrator_of};
 
 fn terminal() -> Catalog {
     Catalog::open(fixture("catalogs/terminal")).expect("the fixture is sound")
@@ -96,7 +96,7 @@ fn a_duplicate_alias_is_refused_or_warned_about() {
 
 #[test]
 fn a_model_that_calls_an_alias_reaches_the_tool() {
-    let hydrator = Hydrator::new(terminal());
+    let hydrator = hydrator_of(terminal());
     let call = ready(hydrator.hydrate(&called("bash", &json!({"command": "ls -la"}))));
     assert_eq!((call.tool().name.as_str(), call.resolved_via()), ("terminalRun", ResolvedVia::Alias));
     let call = ready(hydrator.hydrate(&called("terminalRun", &json!({"command": "echo test"}))));
@@ -105,7 +105,7 @@ fn a_model_that_calls_an_alias_reaches_the_tool() {
 
 #[test]
 fn an_unknown_tool_fails_fast_with_a_helpful_message() {
-    let error = Hydrator::new(terminal()).hydrate(&called("terminalRnu", &json!({}))).expect_err("nobody has the name");
+    let error = hydrator_of(terminal()).hydrate(&called("terminalRnu", &json!({}))).expect_err("nobody has the name");
     assert!(error.to_string().starts_with("Unknown tool: terminalRnu; did you mean terminalRun"), "{error}");
 }
 
@@ -116,7 +116,7 @@ fn an_old_name_lives_on_as_a_deprecated_alias() {
     let catalog = read(&entries, &CatalogOptions::default()).expect("it is sound");
     let shown = shown(&catalog, Provider::OpenAiChat, Advertising::PrimaryAlias);
     assert_eq!(functions(&shown)[0].0, "execute_command", "what is deprecated is not shown");
-    let call = ready(Hydrator::new(catalog).hydrate(&called("terminalRun", &json!({"command": "ls"}))));
+    let call = ready(hydrator_of(catalog).hydrate(&called("terminalRun", &json!({"command": "ls"}))));
     assert!(call.deprecated() && call.tool().name == "execute_command");
 }
 
@@ -143,7 +143,7 @@ fn the_first_alias_can_be_what_the_model_sees_and_the_reverse_map_leads_back() {
             ("write_file", "terminal/terminalWriteFile"),
         ];
         assert_eq!(names, expected, "{provider}");
-        let hydrator = Hydrator::new(catalog.clone()).translated(&shown);
+        let hydrator = hydrator_of(catalog.clone()).translated(&shown);
         let call = ready(hydrator.hydrate(&called("bash", &json!({"command": "ls"}))));
         assert_eq!((call.tool().name.as_str(), call.resolved_via()), ("terminalRun", ResolvedVia::Advertised));
     }
@@ -181,7 +181,7 @@ fn a_map_can_give_the_names_of_one_provider() {
     let shown = shown(&catalog, Provider::OpenAiChat, Advertising::ProviderMap(map));
     let names: Vec<&str> = functions(&shown).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["execute_command", "cd", "read_file", "terminalWriteFile"]);
-    let hydrator = Hydrator::new(catalog).translated(&shown);
+    let hydrator = hydrator_of(catalog).translated(&shown);
     let call = ready(hydrator.hydrate(&called("execute_command", &json!({"command": "ls"}))));
     assert_eq!(call.names().canonical, "terminalRun");
     assert_eq!(call.names().advertised.as_deref(), Some("execute_command"));
@@ -260,7 +260,7 @@ fn complex_schemas_survive_verbatim() {
         shown(&catalog, provider, Advertising::Canonical);
     }
     assert_eq!(catalog.tools()[0].parameters, Some(schema));
-    let hydrator = Hydrator::new(catalog);
+    let hydrator = hydrator_of(catalog);
     ready(hydrator.hydrate(&called("get_temperature", &json!({"at": {"city": "Bern"}, "units": ["C"]}))));
     hydrator.hydrate(&called("get_temperature", &json!({"at": {}, "units": ["K"]}))).expect_err("neither fits");
 }
@@ -290,7 +290,7 @@ fn a_tool_without_a_schema_is_refused_unless_opted_in_and_then_flagged() {
         ("full", NoSchemaMode::Full),
     ] {
         let catalog = legacy(json!({"allowNoSchema": true, "noSchemaMode": written})).expect("it is opted in");
-        match Hydrator::new(catalog).hydrate(&called("legacy", &json!({"any": 1}))).expect("it may be called") {
+        match hydrator_of(catalog).hydrate(&called("legacy", &json!({"any": 1}))).expect("it may be called") {
             Hydrated::Ready(call) => {
                 assert!(
                     !call.validated() && call.no_schema_mode() == Some(mode) && mode != NoSchemaMode::HumanApproval
@@ -313,6 +313,6 @@ async fn picked_tools_are_what_the_model_is_shown() {
     assert_eq!(picked[0].name, "get_temperature");
     let shown = translate(&picked, Provider::Ollama, &TranslateOptions::default()).expect("they can be shown");
     let catalog = Catalog::from_tools(picked.iter().map(|tool| tool.as_ref().clone())).expect("they are sound");
-    let hydrator = Hydrator::new(catalog).translated(&shown);
+    let hydrator = hydrator_of(catalog).translated(&shown);
     ready(hydrator.hydrate(&called("get_temperature", &json!({"city": "Lugano"}))));
 }

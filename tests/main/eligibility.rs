@@ -1,10 +1,13 @@
 //! Eligibility: a tool that may not be seen is seen on no path, and the reasons are told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use picktools::{Fusion, MAX_LISTED_INELIGIBLE, Mode, PickOptions, Query, Score, ScoreFuture, Scorer, Tool};
+use picktools::{
+    Access, Advertising, Arguments, CallError, Fusion, Hydrator, MAX_LISTED_INELIGIBLE, Mode, PickOptions, Provider,
+    Query, Score, ScoreFuture, Scorer, Tool, ToolCall, TranslateOptions, translate,
+};
 use serde_json::{Value, json};
 
 use crate::support::{WORKPLACE, catalog, engine, fixture, ids, pick, public_ids, scored_by, set, tool};
@@ -62,52 +65,194 @@ fn what_may_not_be_seen_is_seen_on_no_path() {
     check_ineligible("files/delete_file", "unsafe", &options());
     check_ineligible("browser/browser_clear_data", "unsafe", &options());
     check_ineligible("forge/merge_pull_request", "role", &options());
-    check_ineligible("forge/merge_pull_request", "role", &PickOptions { roles: set(&["admin"]), ..options() });
+    check_ineligible(
+        "forge/merge_pull_request",
+        "role",
+        &PickOptions { access: Access { roles: set(&["admin"]), ..Access::default() }, ..options() },
+    );
     check_ineligible(
         "files/compress_folder",
         "execution_mode",
-        &PickOptions { execution_mode: Some("interactive".into()), ..options() },
+        &PickOptions {
+            access: Access { execution_mode: Some("interactive".into()), ..Access::default() },
+            ..options()
+        },
     );
     check_ineligible(
         "files/search_files",
         "capability",
-        &PickOptions { capabilities: set(&["streaming"]), ..options() },
+        &PickOptions { access: Access { capabilities: set(&["streaming"]), ..Access::default() }, ..options() },
     );
-    check_ineligible("warehouse/run_query", "cost", &PickOptions { max_cost: Some(0.01), ..options() });
+    check_ineligible(
+        "warehouse/run_query",
+        "cost",
+        &PickOptions { access: Access { max_cost: Some(0.01), ..Access::default() }, ..options() },
+    );
     check_ineligible(
         "warehouse/run_query",
         "quota",
-        &PickOptions { quotas: BTreeMap::from([("run_query".into(), 0)]), ..options() },
+        &PickOptions {
+            access: Access { quotas: BTreeMap::from([("run_query".into(), 0)]), ..Access::default() },
+            ..options()
+        },
     );
-    check_ineligible("mail/send_email", "source", &PickOptions { deny_sources: set(&["mail"]), ..options() });
-    check_ineligible("chat/post_message", "source", &PickOptions { allow_sources: set(&["mail"]), ..options() });
+    check_ineligible(
+        "terminal/terminalRun",
+        "quarantine",
+        &PickOptions { access: Access { quarantine: set(&["bash"]), ..Access::default() }, ..options() },
+    );
+    check_ineligible(
+        "mail/send_email",
+        "source",
+        &PickOptions { access: Access { deny_sources: set(&["mail"]), ..Access::default() }, ..options() },
+    );
+    check_ineligible(
+        "chat/post_message",
+        "source",
+        &PickOptions { access: Access { allow_sources: set(&["mail"]), ..Access::default() }, ..options() },
+    );
     check_ineligible(
         "forge/search_code",
         "excluded",
-        &PickOptions { exclude: vec!["search_code".into()], ..options() },
+        &PickOptions { access: Access { exclude: ["search_code".into()].into(), ..Access::default() }, ..options() },
     );
     check_ineligible(
         "forge/create_issue",
         "excluded",
-        &PickOptions { exclude: vec!["create_issue".into()], ..options() },
+        &PickOptions { access: Access { exclude: ["create_issue".into()].into(), ..Access::default() }, ..options() },
     );
+}
+
+/// Checks that what a pick calls ineligible is not accepted as a call either, under any of its names, for the same reasons.
+/// Returns how many tools were refused, and under how many names.
+fn check_calls(access: &Access) -> (usize, usize) {
+    let catalog = WORKPLACE.catalog();
+    let hydrator = Hydrator::new(catalog.clone(), access).expect("the access names tools that there are");
+    let shown = [Advertising::Canonical, Advertising::Expanded].map(|advertising| {
+        let options = TranslateOptions { advertising, ..TranslateOptions::default() };
+        translate(catalog.tools(), Provider::OpenAiChat, &options).expect("they can be shown")
+    });
+    let shown = shown.map(|shown| {
+        let hydrator = Hydrator::new(catalog.clone(), access).expect("as above").translated(&shown);
+        (shown, hydrator)
+    });
+    let (mut tools, mut names) = (0, 0);
+    for tool in catalog.tools() {
+        let options = PickOptions { access: access.clone(), ..PickOptions::default() };
+        let selection = pick(&WORKPLACE, &format!("`{}`", tool.id), &options);
+        let Some(refused) = selection.ineligible.tools.iter().find(|ineligible| ineligible.tool == tool.id) else {
+            continue;
+        };
+        let mut check = |hydrator: &Hydrator, name: &str| {
+            let call = ToolCall { id: None, name: name.to_owned(), arguments: Arguments::Json(json!({})) };
+            match hydrator.hydrate(&call).expect_err(name) {
+                CallError::Ineligible { tool, reasons } => {
+                    assert_eq!((tool, reasons), (refused.tool.clone(), refused.reasons.clone()), "{name}");
+                }
+                CallError::AmbiguousTool { .. } => assert_eq!(name, tool.name, "only a bare name may be shared"),
+                other => panic!("{name}: {other}"),
+            }
+            names += 1;
+        };
+        check(&hydrator, &tool.id);
+        check(&hydrator, &tool.name);
+        check(&hydrator, &tool.qualified_name());
+        tool.aliases.iter().for_each(|alias| check(&hydrator, &alias.name));
+        for (shown, hydrator) in &shown {
+            shown.names.iter().filter(|(_, id)| **id == tool.id).for_each(|(name, _)| check(hydrator, name));
+        }
+        tools += 1;
+    }
+    (tools, names)
+}
+
+#[test]
+fn what_may_not_be_seen_is_not_accepted_as_a_call_under_any_name() {
+    let access = Access::default;
+    for access in [
+        access(),
+        Access { roles: set(&["admin"]), allow_unsafe: true, ..access() },
+        Access { execution_mode: Some("interactive".into()), ..access() },
+        Access { capabilities: set(&["streaming"]), ..access() },
+        Access { max_cost: Some(0.01), ..access() },
+        Access { quotas: BTreeMap::from([("run_query".into(), 0)]), ..access() },
+        Access { allow_sources: set(&["mail"]), ..access() },
+        Access { deny_sources: set(&["mail", "terminal"]), ..access() },
+        Access { exclude: set(&["bash", "create_issue"]), ..access() },
+        Access { quarantine: set(&["terminal/terminalRun"]), allow_unsafe: true, ..access() },
+    ] {
+        let (tools, names) = check_calls(&access);
+        assert!(tools > 0 && names >= 5 * tools, "{access:?}: {tools} tools under {names} names");
+    }
+    let everything = Access { allow_unsafe: true, roles: all_roles(), ..access() };
+    assert_eq!(check_calls(&everything), (0, 0), "whoever may see everything may call everything");
+}
+
+/// Every role that a tool asks for.
+fn all_roles() -> BTreeSet<String> {
+    WORKPLACE.catalog().tools().iter().flat_map(|tool| tool.allowed_roles.clone()).collect()
+}
+
+#[test]
+fn an_unknown_name_suggests_no_tool_that_may_not_be_called() {
+    let hydrator = |access: &Access| Hydrator::new(WORKPLACE.catalog().clone(), access).expect("it names no tool");
+    let call = ToolCall { id: None, name: "delete_fil".to_owned(), arguments: Arguments::Json(json!({})) };
+    let suggested = |access: Access| match hydrator(&access).hydrate(&call) {
+        Err(CallError::UnknownTool { suggestions, .. }) => suggestions,
+        other => panic!("{other:?}"),
+    };
+    assert!(suggested(Access { allow_unsafe: true, ..Access::default() }).contains(&"delete_file".to_owned()));
+    assert!(!suggested(Access::default()).contains(&"delete_file".to_owned()));
 }
 
 #[test]
 fn what_is_granted_may_be_seen() {
     let options = PickOptions::default;
     for (tool, options) in [
-        ("files/delete_file", PickOptions { allow_unsafe: true, ..options() }),
-        ("forge/merge_pull_request", PickOptions { roles: set(&["maintainer"]), ..options() }),
-        ("forge/delete_repository", PickOptions { allow_unsafe: true, roles: set(&["admin", "other"]), ..options() }),
-        ("files/compress_folder", PickOptions { execution_mode: Some("batch".into()), ..options() }),
+        ("files/delete_file", PickOptions { access: Access { allow_unsafe: true, ..Access::default() }, ..options() }),
+        (
+            "forge/merge_pull_request",
+            PickOptions { access: Access { roles: set(&["maintainer"]), ..Access::default() }, ..options() },
+        ),
+        (
+            "forge/delete_repository",
+            PickOptions {
+                access: Access { allow_unsafe: true, roles: set(&["admin", "other"]), ..Access::default() },
+                ..options()
+            },
+        ),
+        (
+            "files/compress_folder",
+            PickOptions { access: Access { execution_mode: Some("batch".into()), ..Access::default() }, ..options() },
+        ),
         ("files/compress_folder", options()),
-        ("files/search_files", PickOptions { execution_mode: Some("batch".into()), ..options() }),
-        ("terminal/terminalRun", PickOptions { capabilities: set(&["streaming"]), ..options() }),
-        ("warehouse/run_query", PickOptions { max_cost: Some(0.05), ..options() }),
-        ("files/search_files", PickOptions { max_cost: Some(0.0), ..options() }),
-        ("warehouse/run_query", PickOptions { quotas: BTreeMap::from([("run_query".into(), 1)]), ..options() }),
-        ("mail/send_email", PickOptions { allow_sources: set(&["mail"]), ..options() }),
+        (
+            "files/search_files",
+            PickOptions { access: Access { execution_mode: Some("batch".into()), ..Access::default() }, ..options() },
+        ),
+        (
+            "terminal/terminalRun",
+            PickOptions { access: Access { capabilities: set(&["streaming"]), ..Access::default() }, ..options() },
+        ),
+        (
+            "warehouse/run_query",
+            PickOptions { access: Access { max_cost: Some(0.05), ..Access::default() }, ..options() },
+        ),
+        (
+            "files/search_files",
+            PickOptions { access: Access { max_cost: Some(0.0), ..Access::default() }, ..options() },
+        ),
+        (
+            "warehouse/run_query",
+            PickOptions {
+                access: Access { quotas: BTreeMap::from([("run_query".into(), 1)]), ..Access::default() },
+                ..options()
+            },
+        ),
+        (
+            "mail/send_email",
+            PickOptions { access: Access { allow_sources: set(&["mail"]), ..Access::default() }, ..options() },
+        ),
     ] {
         assert!(ids(&pick(&WORKPLACE, &format!("`{tool}`"), &options)).contains(&tool), "{tool}");
     }
@@ -122,7 +267,10 @@ fn the_ineligible_are_counted_in_full_and_listed_in_part() {
         |entry: &Value| entry["capabilities"].as_array().is_some_and(|items| items.contains(&json!("streaming")));
     let cannot = entries.iter().filter(|entry| !streams(entry)).count();
     assert!(cannot > MAX_LISTED_INELIGIBLE, "the fixture has enough tools");
-    let options = PickOptions { capabilities: set(&["streaming"]), allow_unsafe: true, ..PickOptions::default() };
+    let options = PickOptions {
+        access: Access { capabilities: set(&["streaming"]), allow_unsafe: true, ..Access::default() },
+        ..PickOptions::default()
+    };
     let selection = pick(&WORKPLACE, "show the log", &options);
     assert_eq!(selection.ineligible.counts["capability"], cannot);
     assert_eq!(selection.ineligible.tools.len(), MAX_LISTED_INELIGIBLE);
@@ -163,7 +311,11 @@ fn a_role_that_sees_few_of_many_gets_its_best() {
         Tool { allowed_roles: roles, ..tool("office", &format!("task-{i}"), description) }
     });
     let engine = engine(catalog(tools));
-    let options = PickOptions { roles: set(&["auditor"]), min_score: 0.0, ..PickOptions::default() };
+    let options = PickOptions {
+        min_score: 0.0,
+        access: Access { roles: set(&["auditor"]), ..Access::default() },
+        ..PickOptions::default()
+    };
     let selection = pick(&engine, "export the quarterly sales report", &options);
     assert_eq!(ids(&selection), ["office/task-277", "office/task-1077", "office/task-1477"]);
     assert_eq!(selection.ineligible.counts, BTreeMap::from([("role", 1_990)]));

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use picktools::{
-    CircuitBreaker, EndpointOptions, Engine, LlmReranker, PickOptions, Provider, ProviderClient, Query, Rerank,
+    Access, CircuitBreaker, EndpointOptions, Engine, LlmReranker, PickOptions, Provider, ProviderClient, Query, Rerank,
     RerankError, Selection, Stage, StageStatus, Tool,
 };
 use serde_json::{Value, json};
@@ -280,7 +280,14 @@ fn the_same_question_is_asked_once_and_failures_are_asked_again() {
     }
     pick(&engine, "post a message to a channel", &options());
     assert_eq!(server.asked().len(), 3, "another request is another question");
-    pick(&engine, REQUEST, &PickOptions { exclude: vec!["mail/send_email".to_owned()], ..options() });
+    pick(
+        &engine,
+        REQUEST,
+        &PickOptions {
+            access: Access { exclude: ["mail/send_email".to_owned()].into(), ..Access::default() },
+            ..options()
+        },
+    );
     assert_eq!(server.asked().len(), 4, "and so are other candidates");
 
     let server = Server::new(|_, asked| Reply::Json(says(Provider::OpenAiChat, &scores(asked, |_| 1))));

@@ -32,7 +32,7 @@ mod reporting;
 mod formats;
 // Picks: guarantees, the cut, determinism, odd requests.
 mod picking;
-// Eligibility, on every path.
+// Who may see and call what, on every path.
 mod eligibility;
 // Picks as a set: parts of requests, tools offered twice, tools that need others; and within a budget of tokens.
 mod selecting;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use picktools::eval::QuerySet;
 use picktools::{
-    Catalog, Choice, DropReason, Engine, Fusion, MAX_QUERY_BYTES, Mode, PickError, PickOptions, Query, Selection,
-    Stage, StageStatus, Tool,
+    Access, AccessError, Catalog, Choice, DropReason, Engine, Fusion, MAX_QUERY_BYTES, Mode, PickError, PickOptions,
+    Query, Selection, Stage, StageStatus, Tool,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -248,22 +248,23 @@ fn names_in_options_that_mean_nothing_or_too_much_are_errors() {
         let mut options = PickOptions::default();
         match option {
             "always_include" => options.always_include.push(name.to_owned()),
-            "exclude" => options.exclude.push(name.to_owned()),
-            _ => drop(options.quotas.insert(name.to_owned(), 0)),
+            "exclude" => drop(options.access.exclude.insert(name.to_owned())),
+            "quarantine" => drop(options.access.quarantine.insert(name.to_owned())),
+            _ => drop(options.access.quotas.insert(name.to_owned(), 0)),
         }
         WORKPLACE.pick(&Query::new("anything"), &options)
     };
-    for place in ["always_include", "exclude", "quotas"] {
+    for place in ["always_include", "exclude", "quarantine", "quotas"] {
         for (unknown, near) in
             [("list_usrs", Some("list_users")), ("mail/send_emial", Some("mail/send_email")), ("☃", None)]
         {
             match with(place, unknown) {
-                Err(error @ PickError::UnknownTool { .. }) => {
+                Err(PickError::Access(error @ AccessError::UnknownTool { .. })) => {
                     let text = error.to_string();
-                    let PickError::UnknownTool { option, name, suggestion } = error else {
+                    let AccessError::UnknownTool { field, name, suggestion } = error else {
                         unreachable!("just matched")
                     };
-                    assert_eq!((option, name.as_str(), suggestion.as_deref()), (place, unknown, near));
+                    assert_eq!((field, name.as_str(), suggestion.as_deref()), (place, unknown, near));
                     assert_eq!(text.contains("did you mean"), near.is_some(), "{text}");
                 }
                 other => panic!("{place} {unknown}: {other:?}"),
@@ -290,13 +291,15 @@ fn options_that_make_no_sense_are_refused_by_name() {
         ("min_score", PickOptions { min_score: 1.1, ..options() }),
         ("min_score", PickOptions { min_score: f32::NAN, ..options() }),
         ("min_score", PickOptions { min_score: f32::INFINITY, ..options() }),
-        ("max_cost", PickOptions { max_cost: Some(f64::NAN), ..options() }),
     ] {
         match WORKPLACE.pick(&Query::new("anything"), &options) {
             Err(PickError::InvalidOption { option, .. }) => assert_eq!(option, name),
             other => panic!("{name}: {other:?}"),
         }
     }
+    let options = PickOptions { access: Access { max_cost: Some(f64::NAN), ..Access::default() }, ..options() };
+    let refused = WORKPLACE.pick(&Query::new("anything"), &options);
+    assert!(matches!(refused, Err(PickError::Access(AccessError::InvalidCost))), "{refused:?}");
 }
 
 #[test]
@@ -448,7 +451,10 @@ fn requests_in_other_languages_find_their_tools() {
         ("acheter des places pour une représentation", "billetterie/acheter_billet"),
         ("RESERVACIÓN DE SALA", "biblioteca/reservar_sala"),
     ] {
-        let options = PickOptions { roles: set(&["buchhalter"]), ..PickOptions::default() };
+        let options = PickOptions {
+            access: Access { roles: set(&["buchhalter"]), ..Access::default() },
+            ..PickOptions::default()
+        };
         let selection = pick(&WORKPLACE, query, &options);
         assert!(ids(&selection).contains(&tool), "{query}: {:?}", ids(&selection));
     }

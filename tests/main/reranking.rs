@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use picktools::{
-    CircuitBreaker, Engine, PickError, PickOptions, Query, Rerank, RerankError, RerankFuture, RerankScore, Reranker,
-    Selection, Stage, StageStatus, Tool,
+    Access, CircuitBreaker, Engine, PickError, PickOptions, Query, Rerank, RerankError, RerankFuture, RerankScore,
+    Reranker, Selection, Stage, StageStatus, Tool,
 };
 use proptest::prelude::*;
 
@@ -124,8 +124,12 @@ fn it_is_shown_only_what_may_be_seen() {
         record.lock().expect("nobody panicked").extend(window.iter().map(|tool| tool.id.clone()));
         backwards(window)
     });
-    let options =
-        PickOptions { exclude: vec!["mail/send_email".to_owned()], min_score: 0.0, rerank_window: 100, ..always(3) };
+    let options = PickOptions {
+        min_score: 0.0,
+        rerank_window: 100,
+        access: Access { exclude: ["mail/send_email".to_owned()].into(), ..Access::default() },
+        ..always(3)
+    };
     let selection = pick(&engine, REQUEST, &options);
     let seen = seen.lock().expect("nobody panicked").clone();
     assert!(seen.len() > 20 && !seen.contains(&"mail/send_email".to_owned()), "{seen:?}");

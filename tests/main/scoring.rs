@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use picktools::{
-    BuiltInScorer, Engine, Mode, PickError, PickOptions, Query, Score, ScoreFuture, Scorer, ScorerError, Selection,
-    Stage, StageStatus, Tool, per_tool, pick_tools,
+    Access, BuiltInScorer, Engine, Mode, PickError, PickOptions, Query, Score, ScoreFuture, Scorer, ScorerError,
+    Selection, Stage, StageStatus, Tool, per_tool, pick_tools,
 };
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
@@ -308,7 +308,10 @@ fn a_function_that_scores_one_tool_makes_a_scorer() {
         }
         Ok(Score::new(1.0 / (1.0 + tool.name.len() as f32)))
     });
-    let (engine, options) = (engine(scorer), PickOptions { allow_sources: set(&["home"]), ..PickOptions::default() });
+    let (engine, options) = (
+        engine(scorer),
+        PickOptions { access: Access { allow_sources: set(&["home"]), ..Access::default() }, ..PickOptions::default() },
+    );
     let selection = pick(&engine, "anything", &options);
     let lengths: Vec<usize> = selection.picks.iter().map(|pick| pick.tool.name.len()).collect();
     assert!(lengths.len() == 3 && lengths.is_sorted(), "{lengths:?}");

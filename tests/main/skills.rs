@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use picktools::{
-    Catalog, EmbedError, Embedder, Engine, Fusion, IndexError, Mode, NameTable, PickOptions, ResolvedVia, Role, Score,
-    Selection, Skill, SkillError, SkillFolder, SkillReport, Stage, StageStatus, StaticEmbedder, ToolMeaning, per_tool,
-    skills_section, tools_section,
+    Access, Catalog, EmbedError, Embedder, Engine, Fusion, IndexError, Mode, NameTable, PickOptions, ResolvedVia, Role,
+    Score, Selection, Skill, SkillError, SkillFolder, SkillReport, Stage, StageStatus, StaticEmbedder, ToolMeaning,
+    per_tool, skills_section, tools_section,
 };
 use tempfile::tempdir;
 
@@ -259,7 +259,10 @@ fn a_picked_skill_brings_its_tools_beyond_the_cut() {
 #[test]
 fn what_may_not_be_seen_is_not_brought_along_and_is_told() {
     let engine = with_skills(terminal(), "skills-terminal");
-    let options = PickOptions { exclude: vec!["write_file".to_owned()], ..PickOptions::default() };
+    let options = PickOptions {
+        access: Access { exclude: ["write_file".to_owned()].into(), ..Access::default() },
+        ..PickOptions::default()
+    };
     let selection = pick(&engine, "deploy-staging", &options);
     assert!(!ids(&selection).contains(&"terminal/terminalWriteFile"));
     let skill = &selection.skills.as_ref().expect("the engine has skills")[0];
@@ -272,7 +275,10 @@ fn what_may_not_be_seen_is_not_brought_along_and_is_told() {
     let complaint = |options: &PickOptions| pick(&engine, "use settle-complaint", options);
     let customer = complaint(&PickOptions::default());
     assert!(!ids(&customer).contains(&"payments/refund_payment"));
-    let lead = complaint(&PickOptions { roles: ["support-lead".to_owned()].into(), ..PickOptions::default() });
+    let lead = complaint(&PickOptions {
+        access: Access { roles: ["support-lead".to_owned()].into(), ..Access::default() },
+        ..PickOptions::default()
+    });
     assert!(ids(&lead).contains(&"payments/refund_payment"));
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
-use picktools::{Catalog, Engine, Mode, PickOptions, Query, Scorer, Selection, Tool};
+use picktools::{Access, Catalog, Engine, Hydrator, Mode, PickOptions, Query, Scorer, Selection, Tool};
 
 /// The engine over the fixture catalog, as it is built where nothing else is said.
 pub(crate) static WORKPLACE: LazyLock<Engine> = LazyLock::new(|| engine(workplace()));
@@ -45,6 +45,12 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
 /// A catalog made in memory.
 pub(crate) fn catalog(tools: impl IntoIterator<Item = Tool>) -> Catalog {
     Catalog::from_tools(tools).expect("the tools are sound")
+}
+
+/// A hydrator for a caller who may run unsafe tools too.
+pub(crate) fn hydrator_of(catalog: Catalog) -> Hydrator {
+    let access = Access { allow_unsafe: true, ..Access::default() };
+    Hydrator::new(catalog, &access).expect("the access names no tool")
 }
 
 /// A tool of a source, without arguments.

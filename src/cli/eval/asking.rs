@@ -77,7 +77,7 @@ pub(super) fn doubts(
         };
         let relevant = judgments.iter().filter(|(tool, grade)| *grade > 0 && engine.catalog().find(tool).is_some());
         let relevant = relevant.map(|(tool, _)| tool.to_owned());
-        without_answers.exclude = options.exclude.iter().cloned().chain(relevant).collect();
+        without_answers.access.exclude = options.access.exclude.iter().cloned().chain(relevant).collect();
         let selection = engine.pick(&query.query(), &without_answers)?;
         with.push(estimate);
         without.extend(selection.answerable.map(f64::from));

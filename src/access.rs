@@ -1,0 +1,474 @@
+//! Who may see and run what: the one decision that picking and calling share.
+//!
+//! An [`Access`] says who asks. [`Access::verdict`] holds it against one tool's policy data. Catalogs have many tools and few
+//! different policies, so [`PolicyTable`] groups tools of equal policy once, and a decision is made once per group instead of
+//! once per tool. What a caller excludes by name, has no quota left for, or keeps in quarantine is added tool by tool. An
+//! ineligible tool is never scored, uses up no depth, is not accepted as a call, and is reported with every reason that
+//! applies to it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::catalog::{Catalog, Tool};
+use crate::names::{NameTable, Resolution};
+use crate::ranking::ToolId;
+
+/// The most ineligible tools that an outcome lists one by one.
+pub const MAX_LISTED_INELIGIBLE: usize = 50;
+
+/// Why a tool may not be seen.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "code", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum IneligibleReason {
+    /// The tool is marked unsafe, and unsafe tools were not allowed.
+    Unsafe,
+    /// None of the caller's roles may see the tool.
+    Role {
+        /// The roles that may.
+        allowed: BTreeSet<String>,
+    },
+    /// The tool does not fit the execution mode.
+    ExecutionMode {
+        /// The modes that it fits.
+        modes: BTreeSet<String>,
+    },
+    /// The tool lacks a capability that was asked for.
+    Capability {
+        /// What it lacks.
+        missing: BTreeSet<String>,
+    },
+    /// A call costs more than is left.
+    Cost {
+        /// Cost of a call.
+        cost: f64,
+        /// What is left.
+        left: f64,
+    },
+    /// The tool's quota is used up.
+    Quota,
+    /// The tool's source is denied, or is not among those allowed.
+    Source {
+        /// The tool's source.
+        source: Option<String>,
+    },
+    /// The caller excluded the tool by name.
+    Excluded,
+    /// The tool is held back until the operator approves it.
+    Quarantine,
+}
+
+impl IneligibleReason {
+    /// Returns the reason's stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unsafe => "unsafe",
+            Self::Role { .. } => "role",
+            Self::ExecutionMode { .. } => "execution_mode",
+            Self::Capability { .. } => "capability",
+            Self::Cost { .. } => "cost",
+            Self::Quota => "quota",
+            Self::Source { .. } => "source",
+            Self::Excluded => "excluded",
+            Self::Quarantine => "quarantine",
+        }
+    }
+
+    /// Returns the reason as a sentence's end: "the tool is …".
+    pub fn describe(&self) -> String {
+        let list = |items: &BTreeSet<String>| items.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        match self {
+            Self::Unsafe => "marked unsafe, and unsafe tools are not allowed".to_owned(),
+            Self::Role { allowed } => format!("only for the roles {}", list(allowed)),
+            Self::ExecutionMode { modes } => format!("only for the execution modes {}", list(modes)),
+            Self::Capability { missing } => format!("without the capabilities {}", list(missing)),
+            Self::Cost { cost, left } => format!("too costly: a call costs {cost}, and {left} is left"),
+            Self::Quota => "out of quota".to_owned(),
+            Self::Source { source } => {
+                format!("from a source that is not allowed: {}", source.as_deref().unwrap_or("none"))
+            }
+            Self::Excluded => "excluded by the caller".to_owned(),
+            Self::Quarantine => "in quarantine until the operator approves it".to_owned(),
+        }
+    }
+}
+
+/// Who asks, and so what may be seen and run. The default is a caller without roles who may not see unsafe tools.
+///
+/// Sources match by exact name; tools are named by id, `source/name`, name or alias. As JSON every field may be left out, and
+/// unknown ones are refused.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Access {
+    /// Whether tools that are marked unsafe are eligible.
+    pub allow_unsafe: bool,
+    /// The caller's roles.
+    pub roles: BTreeSet<String>,
+    /// The mode that the agent runs in; tools that fit other modes only are ineligible.
+    pub execution_mode: Option<String>,
+    /// What every tool must be capable of.
+    pub capabilities: BTreeSet<String>,
+    /// What is left to spend on one call; tools without a cost cost nothing.
+    pub max_cost: Option<f64>,
+    /// How many calls are left of the tools named here; one with none left is ineligible.
+    pub quotas: BTreeMap<String, u64>,
+    /// The only sources allowed; empty allows all.
+    pub allow_sources: BTreeSet<String>,
+    /// Sources that are not allowed.
+    pub deny_sources: BTreeSet<String>,
+    /// Tools that are excluded; a name that several tools share excludes all of them.
+    pub exclude: BTreeSet<String>,
+    /// Tools that are held back until the operator approves them; a name that several tools share holds all of them.
+    pub quarantine: BTreeSet<String>,
+}
+
+/// An access that cannot be decided on.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// A field names a tool that the catalog does not have.
+    #[error("{field} names {name:?}, which is no tool of the catalog{}; check the name, or write source/name",
+        suggestion.as_ref().map(|s| format!(" (did you mean {s:?}?)")).unwrap_or_default())]
+    UnknownTool {
+        /// The field.
+        field: &'static str,
+        /// The name as it was given.
+        name: String,
+        /// The nearest known name.
+        suggestion: Option<String>,
+    },
+    /// What is left to spend is not a number.
+    #[error("max_cost is not a number; give what is left to spend on one call")]
+    InvalidCost,
+}
+
+impl Access {
+    /// Decides on every tool of a catalog.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`] for a tool that is named and that the catalog does not have, or a cost that is not a number: what
+    /// was misspelt must not let a tool through.
+    pub fn decide(&self, catalog: &Catalog, names: &NameTable) -> Result<Eligibility, AccessError> {
+        PolicyTable::new(catalog).decide(catalog, names, self)
+    }
+
+    /// Returns every reason why `tool` may not be seen; none means that it may.
+    ///
+    /// A tool without a cost costs nothing. An empty set of allowed sources allows all.
+    fn verdict(&self, tool: &Tool) -> Vec<IneligibleReason> {
+        let mut reasons = Vec::new();
+        if tool.is_unsafe() && !self.allow_unsafe {
+            reasons.push(IneligibleReason::Unsafe);
+        }
+        if !tool.allowed_roles.is_empty() && tool.allowed_roles.is_disjoint(&self.roles) {
+            reasons.push(IneligibleReason::Role { allowed: tool.allowed_roles.clone() });
+        }
+        if let Some(mode) = &self.execution_mode
+            && !tool.modes.is_empty()
+            && !tool.modes.contains(mode)
+        {
+            reasons.push(IneligibleReason::ExecutionMode { modes: tool.modes.clone() });
+        }
+        let missing: BTreeSet<String> = self.capabilities.difference(&tool.capabilities).cloned().collect();
+        if !missing.is_empty() {
+            reasons.push(IneligibleReason::Capability { missing });
+        }
+        if let (Some(cost), Some(left)) = (tool.cost, self.max_cost)
+            && cost > left
+        {
+            reasons.push(IneligibleReason::Cost { cost, left });
+        }
+        let among = |sources: &BTreeSet<String>| tool.source.as_ref().is_some_and(|source| sources.contains(source));
+        if among(&self.deny_sources) || (!self.allow_sources.is_empty() && !among(&self.allow_sources)) {
+            reasons.push(IneligibleReason::Source { source: tool.source.clone() });
+        }
+        reasons
+    }
+
+    /// Returns the reasons that concern single tools, by name.
+    fn by_tool(&self, names: &NameTable) -> Result<BTreeMap<ToolId, Vec<IneligibleReason>>, AccessError> {
+        let excluded = self.exclude.iter().map(|name| ("exclude", name, Some(IneligibleReason::Excluded)));
+        let quotas = self.quotas.iter();
+        let quotas = quotas.map(|(name, left)| ("quotas", name, (*left == 0).then_some(IneligibleReason::Quota)));
+        let held_back = self.quarantine.iter().map(|name| ("quarantine", name, Some(IneligibleReason::Quarantine)));
+        let mut by_tool: BTreeMap<ToolId, Vec<IneligibleReason>> = BTreeMap::new();
+        for (field, name, reason) in excluded.chain(quotas).chain(held_back) {
+            let tools = named(names, field, name)?;
+            let Some(reason) = reason else { continue };
+            for tool in tools {
+                let reasons = by_tool.entry(tool).or_default();
+                if !reasons.contains(&reason) {
+                    reasons.push(reason.clone());
+                }
+            }
+        }
+        Ok(by_tool)
+    }
+}
+
+/// The tools that a field's name means: one, or several that share it.
+pub(crate) fn named(names: &NameTable, field: &'static str, name: &str) -> Result<Vec<ToolId>, AccessError> {
+    match names.resolve(name) {
+        Resolution::Tool(resolved) => Ok(vec![resolved.tool]),
+        Resolution::Ambiguous(tools) => Ok(tools),
+        Resolution::Unknown { suggestions } => {
+            let suggestion = suggestions.into_iter().next();
+            Err(AccessError::UnknownTool { field, name: name.to_owned(), suggestion })
+        }
+    }
+}
+
+/// The tools of a catalog grouped by equal policy.
+#[derive(Debug)]
+pub(crate) struct PolicyTable {
+    /// Group of each tool.
+    group: Arc<[u32]>,
+    /// A tool of each group, which stands for it, and the group's size.
+    groups: Vec<(ToolId, usize)>,
+    sources: usize,
+}
+
+impl PolicyTable {
+    pub(crate) fn new(catalog: &Catalog) -> Self {
+        let mut numbers = HashMap::new();
+        let mut groups: Vec<(ToolId, usize)> = Vec::new();
+        let mut sources = BTreeSet::new();
+        let mut group = Vec::with_capacity(catalog.len());
+        for (id, tool) in catalog.ids().zip(catalog.tools()) {
+            sources.insert(&tool.source);
+            let policy = (
+                &tool.source,
+                tool.is_unsafe(),
+                &tool.allowed_roles,
+                &tool.modes,
+                &tool.capabilities,
+                tool.cost.map(f64::to_bits),
+            );
+            let number = *numbers.entry(policy).or_insert_with(|| {
+                groups.push((id, 0));
+                groups.len() - 1
+            });
+            groups[number].1 += 1;
+            group.push(u32::try_from(number).expect("no more groups than tools"));
+        }
+        Self { group: group.into(), groups, sources: sources.len() }
+    }
+
+    /// Returns the number of different sources.
+    pub(crate) fn sources(&self) -> usize {
+        self.sources
+    }
+
+    /// Decides on every tool of `catalog`, which has these names.
+    pub(crate) fn decide(
+        &self,
+        catalog: &Catalog,
+        names: &NameTable,
+        access: &Access,
+    ) -> Result<Eligibility, AccessError> {
+        if access.max_cost.is_some_and(f64::is_nan) {
+            return Err(AccessError::InvalidCost);
+        }
+        let by_tool = access.by_tool(names)?;
+        let verdicts: Vec<Vec<IneligibleReason>> =
+            self.groups.iter().map(|(tool, _)| access.verdict(catalog.tool(*tool))).collect();
+        let mut admitted: Vec<bool> = self.group.iter().map(|&group| verdicts[group as usize].is_empty()).collect();
+        let mut counts = BTreeMap::new();
+        let mut count = |reasons: &[IneligibleReason], tools: usize| {
+            for reason in reasons {
+                *counts.entry(reason.code()).or_insert(0) += tools;
+            }
+        };
+        for ((_, size), reasons) in self.groups.iter().zip(&verdicts) {
+            count(reasons, *size);
+        }
+        for (tool, reasons) in &by_tool {
+            count(reasons, 1);
+            admitted[tool.index()] = false;
+        }
+        let total = admitted.iter().filter(|admitted| !**admitted).count();
+        Ok(Eligibility { admitted, total, counts, group: Arc::clone(&self.group), verdicts, by_tool })
+    }
+}
+
+/// The decision on every tool of a catalog, for one caller.
+#[derive(Debug)]
+pub struct Eligibility {
+    admitted: Vec<bool>,
+    /// How many tools are ineligible.
+    total: usize,
+    /// How many tools each reason applies to; a tool with two reasons counts under both.
+    counts: BTreeMap<&'static str, usize>,
+    group: Arc<[u32]>,
+    /// The reasons that apply to each group.
+    verdicts: Vec<Vec<IneligibleReason>>,
+    /// The reasons that apply to single tools.
+    by_tool: BTreeMap<ToolId, Vec<IneligibleReason>>,
+}
+
+impl Eligibility {
+    /// Admits exactly these tools of a catalog of `tools` tools.
+    pub(crate) fn only(admitted: &[ToolId], tools: usize) -> Self {
+        let mut flags = vec![false; tools];
+        admitted.iter().for_each(|tool| flags[tool.index()] = true);
+        let total = flags.iter().filter(|admitted| !**admitted).count();
+        let (counts, by_tool) = (BTreeMap::new(), BTreeMap::new());
+        Self { admitted: flags, total, counts, group: Arc::new([]), verdicts: Vec::new(), by_tool }
+    }
+
+    /// Returns `true` if the caller may see and run the tool.
+    ///
+    /// # Panics
+    ///
+    /// If `tool` comes from a larger catalog.
+    pub fn admits(&self, tool: ToolId) -> bool {
+        self.admitted[tool.index()]
+    }
+
+    /// Returns every reason why the caller may not see and run the tool; none where it may.
+    pub fn reasons(&self, tool: ToolId) -> Vec<IneligibleReason> {
+        let group = self.group.get(tool.index()).map_or(&[][..], |&group| &self.verdicts[group as usize]);
+        group.iter().chain(self.by_tool.get(&tool).into_iter().flatten()).cloned().collect()
+    }
+
+    /// Returns how many tools are ineligible.
+    pub fn ineligible_count(&self) -> usize {
+        self.total
+    }
+
+    /// Returns how many tools each reason applies to, by its code; a tool with two reasons counts under both.
+    pub fn counts(&self) -> &BTreeMap<&'static str, usize> {
+        &self.counts
+    }
+
+    /// Returns the tools that are eligible, in registration order.
+    pub(crate) fn admitted(&self) -> impl Iterator<Item = ToolId> {
+        self.admitted.iter().enumerate().filter(|(_, admitted)| **admitted).map(|(index, _)| ToolId::from_index(index))
+    }
+
+    /// Returns the tools that are ineligible, in registration order.
+    pub(crate) fn ineligible(&self) -> impl Iterator<Item = ToolId> {
+        let flags = self.admitted.iter().enumerate();
+        flags.filter(|(_, admitted)| !**admitted).map(|(index, _)| ToolId::from_index(index))
+    }
+
+    /// Returns for every tool whether it is eligible, in registration order.
+    pub(crate) fn flags(&self) -> &[bool] {
+        &self.admitted
+    }
+
+    /// Returns how many tools the catalog has.
+    pub(crate) fn tools(&self) -> usize {
+        self.admitted.len()
+    }
+
+    /// Returns how many tools are eligible.
+    pub(crate) fn admitted_count(&self) -> usize {
+        self.admitted.len() - self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(name: &str, change: impl FnOnce(&mut Tool)) -> Tool {
+        let mut tool = Tool::new(name, "");
+        change(&mut tool);
+        tool
+    }
+
+    fn set(items: &[&str]) -> BTreeSet<String> {
+        items.iter().map(|&item| item.to_owned()).collect()
+    }
+
+    fn codes(access: &Access, tool: &Tool) -> Vec<&'static str> {
+        access.verdict(tool).iter().map(IneligibleReason::code).collect()
+    }
+
+    #[test]
+    fn every_reason_applies_alone_and_together() {
+        let dangerous = tool("a", |t| t.annotations.destructive_hint = Some(true));
+        let hidden = tool("b", |t| {
+            t.safe = Some(false);
+            t.allowed_roles = set(&["admin"]);
+            t.modes = set(&["batch"]);
+            t.cost = Some(2.0);
+            t.source = Some("mail".into());
+        });
+        let access = Access {
+            execution_mode: Some("interactive".into()),
+            capabilities: set(&["streaming"]),
+            max_cost: Some(1.0),
+            deny_sources: set(&["mail"]),
+            ..Access::default()
+        };
+        assert_eq!(codes(&Access::default(), &dangerous), ["unsafe"]);
+        assert_eq!(codes(&access, &hidden), ["unsafe", "role", "execution_mode", "capability", "cost", "source"]);
+        let generous = Access { allow_unsafe: true, roles: set(&["admin", "user"]), ..Access::default() };
+        assert!(codes(&generous, &dangerous).is_empty() && codes(&generous, &hidden).is_empty());
+    }
+
+    #[test]
+    fn a_hint_only_tightens_and_an_absent_one_is_unknown() {
+        assert!(
+            tool("a", |t| {
+                t.safe = Some(true);
+                t.annotations.destructive_hint = Some(true);
+            })
+            .is_unsafe()
+        );
+        assert!(!tool("a", |t| t.annotations.read_only_hint = Some(false)).is_unsafe());
+        assert!(!tool("a", |_| ()).is_unsafe());
+    }
+
+    #[test]
+    fn the_table_decides_as_each_verdict_does_and_counts_all() {
+        let tools: Vec<Tool> = (0..120)
+            .map(|i| {
+                tool(&format!("t{i}"), |t| {
+                    t.safe = (i % 3 == 0).then_some(false);
+                    t.allowed_roles = if i % 2 == 0 { set(&["admin"]) } else { set(&[]) };
+                })
+            })
+            .collect();
+        let catalog = Catalog::from_tools(tools).expect("valid");
+        let access = Access { exclude: set(&["t1"]), ..Access::default() };
+        let decided = access.decide(&catalog, &NameTable::new(&catalog)).expect("the name is known");
+        for id in catalog.ids() {
+            let naive = access.verdict(catalog.tool(id)).is_empty() && id.index() != 1;
+            assert_eq!(decided.admits(id), naive);
+            assert_eq!(decided.reasons(id).is_empty(), naive);
+        }
+        assert_eq!(*decided.counts(), BTreeMap::from([("excluded", 1), ("role", 60), ("unsafe", 40)]));
+        assert_eq!(decided.ineligible_count(), 81);
+        assert_eq!(decided.reasons(ToolId::from_index(0)).len(), 2);
+    }
+
+    #[test]
+    fn what_is_misspelt_lets_nothing_through() {
+        let catalog = Catalog::from_tools([tool("send_email", |_| ())]).expect("valid");
+        let names = NameTable::new(&catalog);
+        let misspelt = || set(&["send_emial"]);
+        for (field, access) in [
+            ("exclude", Access { exclude: misspelt(), ..Access::default() }),
+            ("quarantine", Access { quarantine: misspelt(), ..Access::default() }),
+            ("quotas", Access { quotas: BTreeMap::from([("send_emial".into(), 3)]), ..Access::default() }),
+        ] {
+            let error = access.decide(&catalog, &names).expect_err(field).to_string();
+            assert!(error.starts_with(field) && error.contains("did you mean \"send_email\"?"), "{error}");
+        }
+        let access = Access { max_cost: Some(f64::NAN), ..Access::default() };
+        assert_eq!(access.decide(&catalog, &names).expect_err("NaN"), AccessError::InvalidCost);
+        for json in
+            [r#"{"allow_unsafe": true, "role": ["admin"]}"#, r#"{"allow_unsafe": "yes"}"#, r#"{"max_cost": "1"}"#]
+        {
+            serde_json::from_str::<Access>(json).expect_err(json);
+        }
+        let read: Access = serde_json::from_str(r#"{"roles": ["admin"]}"#).expect("the rest is filled in");
+        assert_eq!(read, Access { roles: set(&["admin"]), ..Access::default() });
+    }
+}
