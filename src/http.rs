@@ -9,6 +9,8 @@ use serde_json::Value;
 use ureq::http::{HeaderValue, Uri};
 use ureq::{Agent, Body, Proxy, Timeout};
 
+use crate::excerpt::one_line;
+
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// What is told of foreign text, in characters.
 const MAX_EXCERPT_CHARS: usize = 200;
@@ -111,21 +113,9 @@ pub(crate) fn printable(url: &str) -> String {
     shortened(&if scheme.is_empty() { rest.to_owned() } else { format!("{scheme}://{rest}") })
 }
 
-/// One line of at most [`MAX_EXCERPT_CHARS`], without control characters.
+/// One line of at most [`MAX_EXCERPT_CHARS`].
 pub(crate) fn shortened(text: &str) -> String {
-    let mut words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
-    let mut line = words.next().unwrap_or_default().to_owned();
-    for word in words {
-        if line.len() > 4 * MAX_EXCERPT_CHARS {
-            break;
-        }
-        line.push(' ');
-        line.push_str(word);
-    }
-    match line.char_indices().nth(MAX_EXCERPT_CHARS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
+    one_line(text, MAX_EXCERPT_CHARS)
 }
 
 /// A key, which stands in no message.

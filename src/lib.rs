@@ -26,6 +26,7 @@
 //!   for deadlines, timings and the pauses of a [`CircuitBreaker`] only.
 //! - A stage that did not run says so.
 
+mod excerpt;
 mod error;
 mod query;
 mod ranking;

@@ -5,6 +5,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
+use crate::excerpt::cut;
+
 /// The most text of one call's arguments that is read unless told otherwise, in bytes.
 pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
 /// The deepest that arguments may be nested, which is what the JSON parser allows of text.
@@ -132,7 +134,7 @@ impl<'de> Visitor<'de> for Strict {
         while let Some(key) = map.next_key::<String>()? {
             let value = map.next_value_seed(Self)?;
             if members.contains_key(&key) {
-                return Err(A::Error::custom(format_args!("the member {key:.60?} stands twice")));
+                return Err(A::Error::custom(format_args!("the member {:?} stands twice", cut(&key, 60))));
             }
             members.insert(key, value);
         }

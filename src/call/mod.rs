@@ -29,6 +29,7 @@ pub use error::CallError;
 
 use crate::access::{Access, AccessError, Eligibility};
 use crate::catalog::{Catalog, NoSchemaMode, Tool};
+use crate::excerpt::marked;
 use crate::names::{NameTable, Resolution, Resolved, ResolvedVia};
 use crate::provider::{Arguments, Provider, ToolCall, Translation};
 use crate::ranking::ToolId;
@@ -325,7 +326,7 @@ impl Hydrator {
         if let Some(&tool) = self.advertised.get(name) {
             return Ok(Resolved { tool, via: ResolvedVia::Advertised, deprecated: false });
         }
-        let requested = || crate::catalog::spelling::shown(name, 100).into_owned();
+        let requested = || marked(name, 100).into_owned();
         match self.names.resolve_among(name, |tool| self.eligibility.admits(tool)) {
             Resolution::Tool(found) => Ok(found),
             Resolution::Ambiguous(tools) => {

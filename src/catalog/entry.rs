@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::definition::{Alias, Annotations, NoSchemaMode, Tool};
 use super::schema_faults;
-use super::spelling::is_invisible;
+use crate::excerpt::is_invisible;
 use crate::schema::kind;
 
 /// The longest name, id, source or alias, in characters.

@@ -9,7 +9,7 @@ use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 use unicode_script::{Script, UnicodeScript};
 
-use crate::catalog::spelling::is_invisible;
+use crate::excerpt::is_invisible;
 
 /// Fewer letters in a row, each a word of its own, are a list.
 const LEAST_SPACED: usize = 8;

@@ -12,7 +12,7 @@ use super::fold::{fold, is_mixed, is_spaced_out, words};
 use super::lexicon::speaks_of_examples;
 use super::rules::{DISGUISED_WORDS, HIDDEN_CHARACTERS, HIDDEN_MARKUP, PADDED_TEXT, Severity};
 use super::texts::{Kind, Text};
-use crate::catalog::spelling::is_invisible;
+use crate::excerpt::is_invisible;
 
 /// As many invisible characters in a row carry something.
 const LEAST_RUN: usize = 3;

@@ -26,6 +26,7 @@ use serde::Serialize;
 
 use crate::catalog::{CatalogOptions, Conflicts, Entries, Examined, Tool, position_number};
 use crate::error::{CatalogError, CatalogFault};
+use crate::excerpt::marked;
 
 pub use rules::{Rule, Severity};
 
@@ -229,5 +230,5 @@ impl Found {
 }
 
 fn shown(text: &str) -> String {
-    crate::catalog::spelling::shown(text, MAX_SHOWN).into_owned()
+    marked(text, MAX_SHOWN).into_owned()
 }

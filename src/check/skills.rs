@@ -3,6 +3,7 @@
 use super::{CheckReport, Finding, Found, Rule, rules, shown, wording};
 use crate::catalog::{Catalog, Tool};
 use crate::error::SkillError;
+use crate::excerpt::marked;
 use crate::names::{NameTable, SkillFolder};
 
 impl CheckReport {
@@ -44,7 +45,7 @@ fn finding(rule: &'static Rule, position: &str, message: String) -> Finding {
         source: None,
         pointer: String::new(),
         // The message names files and tools in full; it is of the program's own making.
-        message: crate::catalog::spelling::shown(&message, 1000).into_owned(),
+        message: marked(&message, 1000).into_owned(),
         evidence: String::new(),
         remedy: rule.remedy.to_owned(),
     }

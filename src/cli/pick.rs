@@ -14,7 +14,7 @@ use super::history::HistoryArgs;
 use super::output;
 use super::rerank::RerankArgs;
 use super::translate::{ViewArgs, definitions};
-use crate::catalog::spelling::shown;
+use crate::excerpt::marked as shown;
 use crate::{
     CalledTogether, Definition, DropReason, Field, Fusion, IneligibleTool, PickOptions, PriorEvidence, Provenance,
     Provider, Query, RerankEvidence, RerankReport, Selection, Skill, SkillFolder, SkillPick, StageStatus, TokenBudget,

@@ -16,9 +16,6 @@ use foldhash::{HashMap, HashMapExt, HashSet};
 use serde::Serialize;
 
 pub use advertising::{Advertised, Advertising};
-pub(crate) use prompt::one_line;
-#[cfg(feature = "llm")]
-pub(crate) use prompt::visible;
 pub use prompt::{skills_section, tools_section};
 pub use skills::{AllowedTool, Skill, SkillFolder, SkillReport, SkillTool, ToolMeaning};
 

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::Provider;
 use crate::error::ResponseError;
+use crate::excerpt::cut;
 use crate::schema::kind;
 
 /// The most bytes of arguments in all calls of an answer together.
@@ -322,13 +323,8 @@ impl<'v> At<'v> {
         Ok(())
     }
 
-    pub(super) fn refused(&self, mut message: String) -> ResponseError {
-        const MOST: usize = 300;
-        if message.len() > MOST {
-            message.truncate(message.floor_char_boundary(MOST));
-            message.push('…');
-        }
-        ResponseError::Refused { provider: self.provider.name(), message }
+    pub(super) fn refused(&self, message: String) -> ResponseError {
+        ResponseError::Refused { provider: self.provider.name(), message: cut(&message, 300).into_owned() }
     }
 }
 

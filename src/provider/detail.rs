@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::catalog::Tool;
-use crate::names::one_line;
+use crate::excerpt::one_line;
 
 /// The most characters of a description that is cut to one line.
 const MAX_LINE_CHARS: usize = 120;

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::Provider;
 use super::translate::{Change, ChangeCode};
+use crate::excerpt::cut;
 use crate::names::Advertised;
 
 /// The letters of a digest that keeps a shortened name unique.
@@ -169,7 +170,7 @@ pub(super) fn tool_names(
         };
         if name != shown.name {
             let (code, why) = if alone(mended) {
-                (ChangeCode::NameMended, format!("the provider does not take {:?}", shorten(&shown.name)))
+                (ChangeCode::NameMended, format!("the provider does not take {:?}", cut(&shown.name, 100)))
             } else {
                 (ChangeCode::NameQualified, format!("several tools would be called {mended:?}"))
             };
@@ -179,12 +180,6 @@ pub(super) fn tool_names(
         names.push(name);
     }
     names
-}
-
-/// A name for a message.
-pub(super) fn shorten(name: &str) -> String {
-    const MOST: usize = 100;
-    if name.len() <= MOST { name.to_owned() } else { format!("{}…", &name[..name.floor_char_boundary(MOST)]) }
 }
 
 #[cfg(test)]

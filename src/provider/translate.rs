@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{ANTHROPIC_MAX_DEFERRED, OPENAI_MAX_DESCRIPTION, Provider, naming, view};
 use crate::catalog::Tool;
 use crate::error::TranslateError;
+use crate::excerpt::cut;
 use crate::names::{Advertised, Advertising};
 
 /// Anthropic's search over deferred tools; the name is fixed. Source: `platform.claude.com`, "Tool search tool".
@@ -301,11 +302,9 @@ fn description(
         Provider::OpenAiChat | Provider::OpenAiResponses => OPENAI_MAX_DESCRIPTION,
         _ => return text,
     };
-    if let Some((end, _)) = text.char_indices().nth(most) {
-        let cut = text[..end].char_indices().next_back().map_or(0, |(at, _)| at);
+    if text.chars().nth(most).is_some() {
         change(place(), ChangeCode::DescriptionShortened, format!("cut after {} characters", most - 1));
-        text.truncate(cut);
-        text.push('…');
+        text = cut(&text, most - 1).into_owned();
     }
     text
 }

@@ -23,6 +23,8 @@ pub use limits::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 pub(crate) use reference::{decoded, resolve};
 pub(crate) use validate::Compiled;
 
+use crate::excerpt::cut;
+
 /// The most memory that one compiled regular expression of a schema may take, in bytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
@@ -136,13 +138,9 @@ pub(crate) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Cuts a message that quotes its input, which may be long.
+/// A message that quotes its input, which may be long.
 fn shorten(message: &str) -> String {
-    const MOST: usize = 300;
-    if message.len() <= MOST {
-        return message.to_owned();
-    }
-    format!("{}…", &message[..message.floor_char_boundary(MOST)])
+    cut(message, 300).into_owned()
 }
 
 #[cfg(test)]

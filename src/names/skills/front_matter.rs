@@ -8,6 +8,7 @@ use serde_saphyr::Spanned;
 
 use super::{AllowedTool, Skill};
 use crate::error::SkillFault;
+use crate::excerpt::cut;
 
 /// The most characters of a name, as the specification has it.
 const MAX_NAME_CHARS: usize = 64;
@@ -226,7 +227,7 @@ fn allowed(faults: &mut Vec<SkillFault>, entries: &Spanned<Entries>) -> Vec<Allo
         match tool(entry.trim()) {
             Ok(tool) => tools.push(tool),
             Err(problem) => {
-                let shown: String = entry.chars().take(MAX_NAME_CHARS).collect();
+                let shown = cut(entry, MAX_NAME_CHARS);
                 fault(format!("allowed-tools has {shown:?}, {problem}"), "write `Name` or `Name(scope)`");
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::catalog::Tool;
-use crate::names::visible;
+use crate::excerpt::one_line;
 use crate::provider::Provider;
 use crate::query::Query;
 
@@ -122,15 +122,8 @@ fn shown(id: &str, tool: &Tool, most: usize) -> Value {
 
 /// At most `most` bytes of a text, on one line and without what nobody sees.
 fn plain(text: &str, most: usize) -> String {
-    let mut plain = String::new();
-    for c in visible(text) {
-        if plain.len() + c.len_utf8() > most {
-            break;
-        }
-        plain.push(c);
-    }
-    plain.truncate(plain.trim_end().len());
-    plain
+    let line = one_line(text, most);
+    line[..line.floor_char_boundary(most)].trim_end().to_owned()
 }
 
 #[cfg(test)]
@@ -138,7 +131,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::catalog::spelling::is_invisible;
+    use crate::excerpt::is_invisible;
 
     fn lines(query: &str, tools: &[Tool]) -> Vec<String> {
         let window: Vec<Arc<Tool>> = tools.iter().cloned().map(Arc::new).collect();
