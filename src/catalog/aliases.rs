@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
 
+use super::definition::Tool;
 use super::entry::name_problem;
 use super::spelling::normalise;
 use crate::error::{CatalogError, CatalogFault};
@@ -101,6 +102,16 @@ impl OperatorAliases {
             return Ok(Self(aliases));
         }
         Err(CatalogError::Aliases { faults })
+    }
+
+    /// Forgets the aliases of tools that are not among `tools`.
+    pub(super) fn keep_for(&mut self, tools: &[Arc<Tool>]) {
+        let known = tools.iter().flat_map(|tool| [tool.id.clone(), tool.qualified_name(), tool.name.clone()]);
+        let known: HashSet<String> = known.collect();
+        self.0.retain(|alias| match &alias.target {
+            Target::Tool(tool) => known.contains(tool),
+            Target::FirstOf(_) => true,
+        });
     }
 
     /// Returns the names that skills and models use for the tools that nearly every host has: `bash`, `read_file`,

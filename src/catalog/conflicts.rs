@@ -213,6 +213,10 @@ impl Settling {
         }
         for OperatorAlias { name, .. } in aliases {
             let Some(&(at, deprecated)) = given.get(name.as_str()) else { continue };
+            // A tool that has it already stays shared.
+            if self.tools[at].aliases.iter().any(|alias| alias.name == *name && alias.deprecated == deprecated) {
+                continue;
+            }
             let aliases = &mut Arc::make_mut(&mut self.tools[at]).aliases;
             match aliases.iter_mut().find(|alias| alias.name == *name) {
                 Some(alias) => alias.deprecated = deprecated,

@@ -1,6 +1,6 @@
 //! The immutable corpus: definitions and reading.
 //!
-//! A [`Catalog`] is made once and never changes; [`Catalog::with_tools`] and [`Catalog::retain`] make a new one
+//! A [`Catalog`] is made once and never changes; [`Catalog::with_tools`] and [`Catalog::filtered`] make a new one
 //! that shares the tools that stay. Reading goes through three rooms: `format` splits bytes into entries and says
 //! which published shape each has, `entry` turns one entry into a [`Tool`], and `conflicts` looks at all of them
 //! together. Each collects faults instead of stopping at the first, so that one run reports them all. `options` says
@@ -41,6 +41,8 @@ pub struct Catalog {
     by_id: HashMap<String, ToolId>,
     digest: String,
     notices: Vec<CatalogFault>,
+    /// How it was made, which holds for tools that are added later.
+    options: CatalogOptions,
 }
 
 impl Catalog {
@@ -65,47 +67,46 @@ impl Catalog {
         CatalogOptions { default_source, ..CatalogOptions::default() }.read(bytes, origin)
     }
 
-    /// Makes a catalog of tools that are already in memory.
+    /// Makes a catalog of tools that are already in memory, as [`CatalogOptions::collect`] does where nothing is set.
     ///
     /// # Errors
     ///
-    /// [`CatalogError::Invalid`] with every fault: schemas, missing schemas, and conflicts between the tools.
+    /// As [`CatalogOptions::collect`].
     pub fn from_tools(tools: impl IntoIterator<Item = Tool>) -> Result<Self, CatalogError> {
-        Self::check(tools.into_iter().map(Arc::new).collect())
+        CatalogOptions::default().collect(tools)
     }
 
     /// Makes a new catalog that has `more` tools at the end and shares the others with this one.
     ///
+    /// The options that this catalog was made with hold for them too: a tool that is added to an untrusted source is
+    /// untrusted, and the operator's aliases count above its own.
+    ///
     /// # Errors
     ///
-    /// As [`Catalog::from_tools`].
+    /// As [`CatalogOptions::collect`].
     pub fn with_tools(&self, more: impl IntoIterator<Item = Tool>) -> Result<Self, CatalogError> {
-        Self::check(self.tools.iter().cloned().chain(more.into_iter().map(Arc::new)).collect())
+        let mut catalog = self.options.append(&self.tools, more)?;
+        catalog.notices.splice(..0, self.notices.iter().cloned());
+        Ok(catalog)
     }
 
-    /// Makes a new catalog of the tools that `keep` accepts, shared with this one.
+    /// Makes a new catalog of the tools that `keep` accepts, shared with this one. The operator's aliases of the others
+    /// go with them.
     #[must_use]
-    pub fn retain(&self, mut keep: impl FnMut(&Tool) -> bool) -> Self {
-        Self::new(self.tools.iter().filter(|tool| keep(tool)).cloned().collect())
+    pub fn filtered(&self, mut keep: impl FnMut(&Tool) -> bool) -> Self {
+        let tools: Vec<Arc<Tool>> = self.tools.iter().filter(|tool| keep(tool)).cloned().collect();
+        let mut options = self.options.clone();
+        if let Some(aliases) = &mut options.aliases {
+            aliases.keep_for(&tools);
+        }
+        Self::new(tools, self.notices.clone(), options)
     }
 
-    fn check(tools: Vec<Arc<Tool>>) -> Result<Self, CatalogError> {
-        let placed: Vec<(String, Arc<Tool>)> =
-            tools.into_iter().enumerate().map(|(index, tool)| (format::entry_position(index), tool)).collect();
-        let faults = placed
-            .par_iter()
-            .flat_map_iter(|(position, tool)| {
-                entry::check(tool).into_iter().map(|fault| fault.at(position, Some(tool.as_ref())))
-            })
-            .collect();
-        CatalogOptions::default().settle(placed, faults, "tools")
-    }
-
-    fn new(tools: Vec<Arc<Tool>>) -> Self {
+    fn new(tools: Vec<Arc<Tool>>, notices: Vec<CatalogFault>, options: CatalogOptions) -> Self {
         let by_id =
             tools.iter().enumerate().map(|(index, tool)| (tool.id.clone(), ToolId::from_index(index))).collect();
         let digest = digest(&tools);
-        Self { tools, by_id, digest, notices: Vec::new() }
+        Self { tools, by_id, digest, notices, options }
     }
 
     /// Returns the tools in registration order.
@@ -132,7 +133,7 @@ impl Catalog {
         &self.tools[id.index()]
     }
 
-    /// Returns what was left out while the catalog was read, and why.
+    /// Returns what was left out while the catalog was made, and why.
     pub fn notices(&self) -> &[CatalogFault] {
         &self.notices
     }

@@ -68,7 +68,7 @@ impl CatalogOptions {
     /// [`CatalogError`] when the path cannot be read or its content is no valid catalog; faults of entries are
     /// reported all at once.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Catalog, CatalogError> {
-        self.open_entries(path.as_ref()).and_then(|(origin, entries)| self.build(entries, &origin))
+        self.open_entries(path.as_ref()).and_then(|(origin, entries)| self.build(&[], entries, &origin))
     }
 
     /// Reads a catalog from bytes.
@@ -81,7 +81,42 @@ impl CatalogOptions {
     ///
     /// As [`CatalogOptions::open`].
     pub fn read(&self, bytes: &[u8], origin: &str) -> Result<Catalog, CatalogError> {
-        self.build(self.read_entries(bytes, origin, None)?, origin)
+        self.build(&[], self.read_entries(bytes, origin, None)?, origin)
+    }
+
+    /// Makes a catalog of tools that are already in memory, by the same rules as those of a file: a tool that is marked
+    /// untrusted, or whose source is, loses the aliases that it claims and an id of its own choice.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::Invalid`] with every fault: schemas, missing schemas, and conflicts between the tools where
+    /// [`CatalogOptions::conflicts`] is strict. [`CatalogError::Aliases`] when an alias of the operator means no tool.
+    pub fn collect(&self, tools: impl IntoIterator<Item = Tool>) -> Result<Catalog, CatalogError> {
+        self.append(&[], tools)
+    }
+
+    /// Puts `more` behind tools that are settled already, which stay as they are unless a conflict changes them.
+    pub(super) fn append(
+        &self,
+        known: &[Arc<Tool>],
+        more: impl IntoIterator<Item = Tool>,
+    ) -> Result<Catalog, CatalogError> {
+        let placed = more.into_iter().enumerate().map(|(index, mut tool)| {
+            if tool.source.is_none() && self.default_source.is_some() {
+                let named = tool.id != tool.name;
+                tool.source.clone_from(&self.default_source);
+                tool.id = if named { tool.id } else { tool.qualified_name() };
+            }
+            (format::entry_position(known.len() + index), tool)
+        });
+        let tools: Vec<(String, Tool)> = placed.collect();
+        let faults = tools
+            .par_iter()
+            .flat_map_iter(|(position, tool)| {
+                entry::check(tool).into_iter().map(|fault| fault.at(position, Some(tool)))
+            })
+            .collect();
+        self.build(known, Entries { tools, faults }, "tools")
     }
 
     /// Reads the entries of a file or folder, and says which file it was.
@@ -119,13 +154,15 @@ impl CatalogOptions {
         Ok(entries)
     }
 
-    fn build(&self, entries: Entries, origin: &str) -> Result<Catalog, CatalogError> {
+    /// The one way to a catalog: trust first, then what is wrong between the tools.
+    fn build(&self, known: &[Arc<Tool>], entries: Entries, origin: &str) -> Result<Catalog, CatalogError> {
         let Entries { mut tools, faults } = entries;
-        let notices = tools.iter_mut().flat_map(|(position, tool)| self.distrust(position, tool)).collect();
-        let tools = tools.into_iter().map(|(position, tool)| (position, Arc::new(tool))).collect();
-        let mut catalog = self.settle(tools, faults, origin)?;
-        let settled = std::mem::replace(&mut catalog.notices, notices);
-        catalog.notices.extend(settled);
+        let mut notices: Vec<_> = tools.iter_mut().flat_map(|(position, tool)| self.distrust(position, tool)).collect();
+        let known = known.iter().enumerate().map(|(index, tool)| (format::entry_position(index), Arc::clone(tool)));
+        let more = tools.into_iter().map(|(position, tool)| (position, Arc::new(tool)));
+        let mut catalog = self.settle(known.chain(more).collect(), faults, origin)?;
+        notices.append(&mut catalog.notices);
+        catalog.notices = notices;
         Ok(catalog)
     }
 
@@ -173,7 +210,7 @@ impl CatalogOptions {
     }
 
     /// Settles what is wrong between the tools; `faults` is what is wrong with each by itself.
-    pub(super) fn settle(
+    fn settle(
         &self,
         tools: Vec<(String, Arc<Tool>)>,
         mut faults: Vec<CatalogFault>,
@@ -192,8 +229,6 @@ impl CatalogOptions {
         if !settled.alias_faults.is_empty() {
             return Err(CatalogError::Aliases { faults: settled.alias_faults });
         }
-        let mut catalog = Catalog::new(settled.tools);
-        catalog.notices = notices;
-        Ok(catalog)
+        Ok(Catalog::new(settled.tools, notices, self.clone()))
     }
 }

@@ -445,7 +445,7 @@ fn a_changed_catalog_shares_the_tools_that_stay() {
     assert_eq!((old.len(), new.len()), (3, 4), "the old catalog stays as it is");
     assert!(old.tools().iter().zip(new.tools()).all(|(a, b)| Arc::ptr_eq(a, b)));
     assert_eq!(new.find("samples/extra").map(|id| id.index()), Some(3));
-    let kept = new.retain(|tool| tool.name != "convertUnits");
+    let kept = new.filtered(|tool| tool.name != "convertUnits");
     assert_eq!(kept.len(), 3);
     assert!(Arc::ptr_eq(&kept.tools()[1], &old.tools()[2]));
     assert!(kept.find("samples/convertUnits").is_none());
