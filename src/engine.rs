@@ -36,7 +36,7 @@ use crate::catalog::{Catalog, Tool};
 use crate::deadline::Deadline;
 use crate::embed::{Embedder, StaticEmbedder};
 use crate::error::{IndexError, ScorerError};
-use crate::fuse::{Fused, Fusion, Mode, Retriever};
+use crate::fuse::{Fused, Fusion, Mode, Retriever, RetrieverScores};
 use crate::index::{Index, IndexConfig, IndexStats, Progress, Twins, Vectors};
 use crate::names::{Skill, SkillReport};
 use crate::options::{Choice, PickError, PickOptions};
@@ -314,11 +314,16 @@ impl Engine {
         Ok(None)
     }
 
-    /// Returns the signals of the mode that the options name: what each retriever says of every tool, eligible or not.
-    #[cfg(feature = "cli")]
-    pub(crate) fn signals(&self, query: &Query, options: &PickOptions) -> Result<crate::fuse::Signals, PickError> {
+    /// Returns the scores that each retriever of the options' mode gives to every tool, before they are fused; whether a
+    /// tool is eligible makes no difference. For measuring retrievers and fitting a fusion.
+    ///
+    /// # Errors
+    ///
+    /// [`PickError`] when the options are invalid, or a retriever that the mode needs fails.
+    pub fn retriever_scores(&self, query: &Query, options: &PickOptions) -> Result<Vec<RetrieverScores>, PickError> {
         let request = Request::new(&self.index, query, options)?;
-        Ok(signals(&self.index, &request, &mut Trace::new(options))?.1)
+        let (_, signals) = signals(&self.index, &request, &mut Trace::new(options))?;
+        Ok(signals.into_iter().map(RetrieverScores::from).collect())
     }
 
     /// Picks on tokio's blocking pool, for asynchronous callers; otherwise as [`Engine::pick`].

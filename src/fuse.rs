@@ -99,9 +99,10 @@ impl TryFrom<FusionForm> for Fusion {
     }
 }
 
-/// What made a signal.
+/// What scores tools for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Retriever {
+#[non_exhaustive]
+pub enum Retriever {
     /// The keyword index.
     Keyword,
     /// The static model.
@@ -113,10 +114,27 @@ pub(crate) enum Retriever {
 /// What the retrievers say of a request, in the order in which [`Retriever`] names them.
 pub(crate) type Signals = Vec<(Retriever, Signal)>;
 
+/// The scores that one retriever gives to the tools of a catalog, before they are fused.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct RetrieverScores {
+    /// Which retriever.
+    pub retriever: Retriever,
+    /// One score per tool, in registration order; higher is better.
+    pub scores: Vec<f32>,
+    /// The largest score that this request could give to any tool.
+    pub ceiling: f32,
+}
+
+impl From<(Retriever, Signal)> for RetrieverScores {
+    fn from((retriever, Signal { scores, ceiling, .. }): (Retriever, Signal)) -> Self {
+        Self { retriever, scores, ceiling }
+    }
+}
+
 impl Retriever {
     /// Returns the retriever's stable name.
-    #[cfg(feature = "cli")]
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Keyword => "keyword",
             Self::Static => "static",

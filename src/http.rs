@@ -44,7 +44,16 @@ impl fmt::Debug for EndpointOptions {
 
 impl EndpointOptions {
     pub(crate) fn agent(&self, uri: &Uri) -> Agent {
-        Connection { timeout: self.timeout, redirects: 0, proxy_from_env: self.proxy_from_env }.agent(uri)
+        let proxy = (self.proxy_from_env && !is_this_machine(uri)).then(Proxy::try_from_env).flatten();
+        let config = Agent::config_builder()
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_global(Some(self.timeout))
+            .max_redirects(0)
+            .http_status_as_error(false)
+            .proxy(proxy)
+            .user_agent(concat!("picktools/", env!("CARGO_PKG_VERSION")))
+            .build();
+        config.new_agent()
     }
 }
 
@@ -61,31 +70,6 @@ pub(crate) fn base_url(url: &str) -> Result<Uri, &'static str> {
         return Err("the URL holds a query");
     }
     Ok(uri)
-}
-
-/// How to connect.
-pub(crate) struct Connection {
-    /// From connecting to the last byte.
-    pub(crate) timeout: Duration,
-    /// How many redirects are followed.
-    pub(crate) redirects: u32,
-    /// Whether the proxy that the environment names is used, but for this machine.
-    pub(crate) proxy_from_env: bool,
-}
-
-impl Connection {
-    pub(crate) fn agent(&self, uri: &Uri) -> Agent {
-        let proxy = (self.proxy_from_env && !is_this_machine(uri)).then(Proxy::try_from_env).flatten();
-        let config = Agent::config_builder()
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_global(Some(self.timeout))
-            .max_redirects(self.redirects)
-            .http_status_as_error(false)
-            .proxy(proxy)
-            .user_agent(concat!("picktools/", env!("CARGO_PKG_VERSION")))
-            .build();
-        config.new_agent()
-    }
 }
 
 /// Says why there is no answer, or not all of it.

@@ -19,7 +19,7 @@
 //!
 //! # Invariants
 //!
-//! - Imports go one way: a module uses only those declared above it (`tests/architecture.rs`).
+//! - Imports go one way: a module uses only those declared above it (`tests/main/architecture.rs`).
 //! - Eligibility excludes, `select` truncates, `fuse` and `rerank` reorder, and each leaves evidence.
 //! - The same inputs give the same bytes; times stand outside the serialised outcome.
 //! - The library prints nothing and reads no environment unless asked to (`EndpointOptions`'s proxy); a clock is read
@@ -59,9 +59,6 @@ mod selection;
 mod engine;
 mod call;
 pub mod eval;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod cli;
 
 pub use access::{Access, AccessError, Eligibility, IneligibleReason, MAX_LISTED_INELIGIBLE};
 pub use call::{
@@ -77,17 +74,17 @@ pub use client::ProviderClient;
 pub use client::{ClientFuture, ToolClient};
 #[cfg(feature = "endpoint")]
 pub use embed::EndpointEmbedder;
-#[cfg(feature = "fastembed")]
-pub use embed::FastEmbedder;
 #[cfg(feature = "tuned")]
 pub use embed::TunedEmbedder;
 pub use embed::{CacheStatus, Embedder, Role, StaticEmbedder, WordVectors};
+#[cfg(feature = "fastembed")]
+pub use embed::{FastEmbedder, HubModel};
 pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
 pub use error::{
     AdvertisingError, ArgumentFault, CatalogError, CatalogFault, EmbedError, IndexError, RerankError, ResponseError,
     ScorerError, SequencesError, SkillError, SkillFault, TranslateError, UnknownProvider,
 };
-pub use fuse::{DEFAULT_RRF_K, Fusion, Mode};
+pub use fuse::{DEFAULT_RRF_K, Fusion, Mode, Retriever, RetrieverScores};
 #[cfg(any(feature = "endpoint", feature = "llm"))]
 pub use http::EndpointOptions;
 pub use index::IndexStats;

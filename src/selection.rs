@@ -415,6 +415,20 @@ pub enum DropReason {
     MaxInUse,
 }
 
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MaxPerSource => "its source has its share already",
+            Self::MaxCandidates => "more tools are named than are to be picked",
+            Self::Same => "a picked tool is the same but for its source",
+            Self::Covered => "its place went to a tool for another part of the request",
+            Self::TokenBudget => "the token budget has no room for it",
+            Self::MaxInUse => "more tools are in use than stay for that",
+            Self::MaxRequired => "the picks require more tools than are brought along",
+        })
+    }
+}
+
 /// A stage of the pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -487,6 +501,16 @@ pub enum StageStatus {
         /// Why.
         reason: String,
     },
+}
+
+impl fmt::Display for StageStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ran => f.write_str("ran"),
+            Self::Skipped { reason } => write!(f, "skipped: {reason}"),
+            Self::Failed { reason } => write!(f, "failed: {reason}"),
+        }
+    }
 }
 
 /// A stage that failed or ran out of time.

@@ -15,6 +15,7 @@ mod dispatch;
 mod error;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
@@ -90,6 +91,16 @@ pub enum Repair {
         /// Its name.
         by: String,
     },
+}
+
+impl fmt::Display for Repair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax { changes } => write!(f, "repaired: {}", changes.join(", ")),
+            Self::Decoded { pointer } => write!(f, "repaired: {pointer} was JSON as text"),
+            Self::Rewritten { by } => write!(f, "rewritten by {by}"),
+        }
+    }
 }
 
 impl ValidCall {

@@ -18,6 +18,17 @@ pub enum Severity {
     Error,
 }
 
+impl Severity {
+    /// Returns its stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
 /// A rule: what its code stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Rule {

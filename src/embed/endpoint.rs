@@ -41,7 +41,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 
 const CHECK_SERVER: &str = "check that the server runs, and the URL";
 const CHECK_KIND: &str = "check that the URL is that of an OpenAI-compatible API, and the model one for embeddings";
-const CHECK_KEY: &str = "check the key, which PICKTOOLS_EMBED_API_KEY or OPENAI_API_KEY holds";
+const CHECK_KEY: &str = "check the API key";
 
 /// A model behind an OpenAI-compatible endpoint.
 ///
@@ -313,7 +313,7 @@ fn full_url(url: &str) -> Result<Uri, (&'static str, &'static str)> {
     const EXAMPLE: &str = "write it like http://localhost:11434/v1";
     let uri = http::base_url(url).map_err(|reason| {
         let named = reason == http::HOLDS_USER;
-        (reason, if named { "leave it out; a key belongs into PICKTOOLS_EMBED_API_KEY" } else { EXAMPLE })
+        (reason, if named { "leave it out; a key belongs into the options" } else { EXAMPLE })
     })?;
     let path = match uri.path().trim_end_matches('/') {
         "" => "/v1/embeddings".to_owned(),

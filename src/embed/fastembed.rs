@@ -7,11 +7,8 @@
 //! weights give a text another vector in other company, so batching them together would make vectors depend on
 //! what happened to be cached; and on a CPU padding eats what a batch saves.
 
-#[cfg(feature = "cli")]
 use std::fs;
-use std::path::Path;
-#[cfg(feature = "cli")]
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -20,8 +17,6 @@ use rayon::prelude::*;
 use serde_json::Value;
 use sha2::Digest;
 
-#[cfg(feature = "cli")]
-use super::models::{KnownModel, Place};
 use super::{Embedder, Role};
 use crate::error::EmbedError;
 use crate::onnx::{self, ModelFolder, OnnxOptions, chain, load_runtime, optional_json};
@@ -43,6 +38,22 @@ pub struct FastEmbedder {
 struct Prompts {
     document: String,
     query: String,
+}
+
+/// A model that has a name and a place on a hub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HubModel {
+    /// What [`FastEmbedder::from_name`] calls it.
+    pub name: String,
+    /// Its repository on the hub.
+    pub repository: String,
+    /// What it is, in a line.
+    pub description: String,
+    /// The length of its vectors.
+    pub dimensions: usize,
+    /// Its files, the weights first, if all of them were fetched; else empty.
+    pub fetched: Vec<PathBuf>,
 }
 
 impl FastEmbedder {
@@ -78,6 +89,20 @@ impl FastEmbedder {
         let info = onnx::find(TextEmbedding::list_supported_models(), names, name)?;
         load_runtime(options.runtime.as_deref())?;
         Self::fetch(name, &info, options)
+    }
+
+    /// Returns the models that [`FastEmbedder::from_name`] opens, by name; `models_dir` is where fetched ones are kept.
+    pub fn known_models(models_dir: Option<&Path>) -> Vec<HubModel> {
+        let describe = |info: ModelInfo<EmbeddingModel>| HubModel {
+            name: format!("{:?}", info.model),
+            dimensions: info.dim,
+            fetched: models_dir.and_then(|folder| fetched(folder, &info)).unwrap_or_default(),
+            description: info.description,
+            repository: info.model_code,
+        };
+        let mut known: Vec<HubModel> = TextEmbedding::list_supported_models().into_iter().map(describe).collect();
+        known.sort_by(|a, b| a.name.cmp(&b.name));
+        known
     }
 
     #[cfg(feature = "fastembed-download")]
@@ -233,33 +258,8 @@ impl Prompts {
     }
 }
 
-/// Returns every model that has a name, by name; `hub` is the folder that fetched ones are kept in.
-#[cfg(feature = "cli")]
-pub(super) fn known(hub: Option<&Path>) -> Vec<KnownModel> {
-    let describe = |info: ModelInfo<EmbeddingModel>| {
-        let name = format!("{:?}", info.model);
-        let files = hub.and_then(|hub| fetched(hub, &info));
-        let bytes = files
-            .as_ref()
-            .map(|files| files.iter().filter_map(|file| fs::metadata(file).ok()).map(|metadata| metadata.len()).sum());
-        let place = match files.and_then(|files| files.into_iter().next()) {
-            Some(path) => Place::OnDisk { path },
-            None if cfg!(feature = "fastembed-download") => {
-                Place::NotHere { remedy: format!("picktools models pull {name}") }
-            }
-            None => Place::NotHere { remedy: "build with the feature fastembed-download".to_owned() },
-        };
-        let description = format!("{} ({})", info.description, info.model_code);
-        KnownModel { name, dimensions: info.dim, bytes, licence: None, description, place }
-    };
-    let mut known: Vec<KnownModel> = TextEmbedding::list_supported_models().into_iter().map(describe).collect();
-    known.sort_by(|a, b| a.name.cmp(&b.name));
-    known
-}
-
 /// Returns the files of a model that was fetched, the weights first, if all are there; a build that fetches none looks
 /// for none.
-#[cfg(feature = "cli")]
 fn fetched(hub: &Path, info: &ModelInfo<EmbeddingModel>) -> Option<Vec<PathBuf>> {
     const MORE_FILES: [&str; 4] =
         [onnx::TOKENIZER_FILE, "config.json", "special_tokens_map.json", "tokenizer_config.json"];

@@ -1,5 +1,4 @@
-//! The `Embedder` seam, the models of our own, the adapters for endpoints and for fastembed, the models by name, and
-//! the cache.
+//! The `Embedder` seam, the models of our own, the adapters for endpoints and for fastembed, and the cache.
 
 mod cache;
 #[cfg(feature = "endpoint")]
@@ -12,11 +11,6 @@ mod static_model;
 mod onnx_file;
 #[cfg(feature = "tuned")]
 mod tuned;
-#[cfg(all(feature = "cli", feature = "tuned"))]
-mod fetch;
-// For the program: a library's user names no models.
-#[cfg(feature = "cli")]
-pub(crate) mod models;
 
 use std::ops::Range;
 #[cfg(any(feature = "tuned", feature = "fastembed"))]
@@ -31,7 +25,7 @@ pub use static_model::StaticEmbedder;
 pub use tuned::TunedEmbedder;
 
 #[cfg(feature = "fastembed")]
-pub use self::fastembed::FastEmbedder;
+pub use self::fastembed::{FastEmbedder, HubModel};
 #[cfg(feature = "endpoint")]
 pub use endpoint::EndpointEmbedder;
 

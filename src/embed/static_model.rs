@@ -94,9 +94,8 @@ impl StaticEmbedder {
         SHARED.clone().map_err(|reason| EmbedError::Load { name: "static".to_owned(), reason })
     }
 
-    /// Returns the size of the model's file.
-    #[cfg(feature = "cli")]
-    pub(super) fn bytes() -> u64 {
+    /// Returns the size in bytes of the file of the built-in model.
+    pub fn built_in_size() -> u64 {
         BYTES.len() as u64
     }
 

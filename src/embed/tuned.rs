@@ -30,9 +30,11 @@ use crate::error::EmbedError;
 
 /// The model's file, where the program has it inside.
 #[cfg(tuned_in_program)]
-pub(super) static BYTES: Option<&[u8]> = Some(include_bytes!("../../models/tuned/model.onnx"));
+static BYTES: Option<&[u8]> = Some(include_bytes!("../../models/tuned/model.onnx"));
 #[cfg(not(tuned_in_program))]
-pub(super) static BYTES: Option<&[u8]> = None;
+static BYTES: Option<&[u8]> = None;
+/// As `sha256sum` writes it.
+const SHA256: &str = include_str!("../../models/tuned/model.sha256");
 /// Filled by the first who read the model. Nobody waits for another here: reading goes through a thread pool, and who
 /// waits for that may be given work that wants the model too.
 static SHARED: OnceLock<Result<Arc<TunedEmbedder>, String>> = OnceLock::new();
@@ -77,6 +79,17 @@ impl TunedEmbedder {
             }
         };
         Some(model.clone().map_err(|reason| EmbedError::Load { name: "tuned".to_owned(), reason }))
+    }
+
+    /// Returns the size in bytes of the built-in model's file; `None` if the program was built without it.
+    pub fn built_in_size() -> Option<u64> {
+        BYTES.map(|bytes| bytes.len() as u64)
+    }
+
+    /// Returns the SHA-256 of this version's model file, in lowercase hexadecimal digits: a file that was fetched and has
+    /// it is the built-in model.
+    pub fn sha256() -> &'static str {
+        SHA256.split_whitespace().next().unwrap_or_default()
     }
 
     /// Reads a model of this kind from an ONNX file.
@@ -233,6 +246,19 @@ impl std::fmt::Debug for TunedEmbedder {
 #[cfg(all(test, tuned_in_program))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_pinned_digest_is_that_of_the_model() {
+        let digest = TunedEmbedder::sha256();
+        assert!(digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')), "{digest}");
+        if let Some(bytes) = BYTES {
+            let found: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(
+                digest, found,
+                "run `sha256sum model.onnx > model.sha256` in models/tuned after a change of the model"
+            );
+        }
+    }
 
     const HOSTILE: [&str; 8] = [
         "",

@@ -11,7 +11,7 @@ pub enum EmbedError {
     /// The ONNX Runtime library cannot be loaded.
     #[error(
         "cannot load ONNX Runtime{}: {reason}; install it (for example `pip install onnxruntime==1.31.1`) and name its \
-         shared library, onnxruntime/capi/libonnxruntime.so.1.31.1, with --onnx-runtime or ORT_DYLIB_PATH",
+         shared library, onnxruntime/capi/libonnxruntime.so.1.31.1, as the runtime to load",
         path.as_ref().map(|p| format!(" from {}", p.display())).unwrap_or_default()
     )]
     Runtime {

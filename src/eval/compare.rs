@@ -17,7 +17,7 @@ use super::{EvalError, Measure, PerQuery};
 const EXACT_PAIRS: usize = 12;
 
 /// Scores this close are a tie: equal sums may be added up in different orders.
-pub(crate) const TIE: f64 = 1e-9;
+pub const TIE: f64 = 1e-9;
 
 /// How a comparison resamples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +165,7 @@ fn sampled_p(differences: &[f64], options: CompareOptions) -> f64 {
     let mut reached = 0_u32;
     for _ in 0..options.permutations {
         let blocks = differences.chunks(64);
-        let sum: f64 = blocks.map(|block| signed_sum(block, random.next())).sum();
+        let sum: f64 = blocks.map(|block| signed_sum(block, random.next_u64())).sum();
         reached += u32::from(sum.abs() >= threshold);
     }
     (f64::from(reached) + 1.0) / (f64::from(options.permutations) + 1.0)

@@ -85,13 +85,12 @@ pub(super) fn check_written_id(id: &str, column: &'static str) -> Result<(), Eva
 ///
 /// The bytes go to a new file in the same folder, since a rename is atomic only within one file
 /// system, and reach the disk before the rename, so a crash leaves the old file or the new one.
-pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), EvalError> {
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), EvalError> {
     write_and_rename(path, bytes).map_err(|source| EvalError::Write { path: path.to_path_buf(), source })
 }
 
 /// Fails where [`write_atomically`] would, so that a long evaluation is not for nothing.
-#[cfg(feature = "cli")]
-pub(crate) fn check_writable(path: &Path) -> Result<(), EvalError> {
+pub fn check_writable(path: &Path) -> Result<(), EvalError> {
     let checked = if path.is_dir() {
         Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"))
     } else {

@@ -106,10 +106,6 @@ impl Measure {
         Self::at(MeasureKind::Completeness, 10),
     ];
 
-    /// How much of what is relevant stands among the first ten.
-    #[cfg(feature = "cli")]
-    pub(crate) const RECALL_AT_10: Self = Self::at(MeasureKind::Recall, 10);
-
     /// Makes a measure that looks at the first `cutoff` tools.
     pub const fn new(kind: MeasureKind, cutoff: NonZeroUsize) -> Self {
         Self { kind, cutoff }

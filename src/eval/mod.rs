@@ -31,20 +31,15 @@ mod report;
 mod run;
 
 pub use calibration::{Abstention, Calibration, RELIABILITY_BINS, ReliabilityBin};
-pub use compare::{CompareOptions, Comparison, Enumeration, MeasureComparison, compare};
+pub use compare::{CompareOptions, Comparison, Enumeration, MeasureComparison, TIE, compare};
 pub use differences::{QueryDifference, differences};
 pub use distribution::{cumulative, shares};
 pub use error::EvalError;
 pub use evaluate::{PerQuery, evaluate};
-// For the program, whose page counts wins and is written as the library does.
-#[cfg(feature = "cli")]
-pub(crate) use compare::TIE;
-#[cfg(feature = "cli")]
-pub(crate) use files::{check_writable, write_atomically};
+pub use files::{check_writable, write_atomically};
 pub use measure::{Measure, MeasureKind};
 pub use qrels::{Judgments, Qrels};
 pub use queries::{EvalQuery, QuerySet};
-#[cfg(feature = "cli")]
-pub(crate) use random::SplitMix64;
+pub use random::SplitMix64;
 pub use report::{ConfigurationReport, EvalReport, Latency, REPORT_VERSION, SetReport};
 pub use run::{Run, RunEntry};

@@ -3,16 +3,19 @@
 /// The SplitMix64 generator of Steele, Lea and Flood, *Fast splittable pseudorandom number generators*,
 /// OOPSLA 2014, with the constants of Vigna's public-domain `splitmix64.c`. Ample for coin tosses and samples, and
 /// small enough that no figure will change with a dependency.
-pub(crate) struct SplitMix64 {
+#[derive(Debug, Clone)]
+pub struct SplitMix64 {
     state: u64,
 }
 
 impl SplitMix64 {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Starts from a seed; the same seed gives the same numbers.
+    pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// Returns the next number.
+    pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -25,15 +28,13 @@ impl SplitMix64 {
     /// # Panics
     ///
     /// If there are none.
-    #[cfg(feature = "cli")]
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        let scaled = (u128::from(self.next()) * bound as u128) >> 64;
+    pub fn below(&mut self, bound: usize) -> usize {
+        let scaled = (u128::from(self.next_u64()) * bound as u128) >> 64;
         usize::try_from(scaled).ok().filter(|number| *number < bound).expect("there is a number below the bound")
     }
 
     /// Returns `count` of `0..all` in order, or all of them where there are no more; every choice is as likely.
-    #[cfg(feature = "cli")]
-    pub(crate) fn sample(&mut self, all: usize, count: usize) -> Vec<usize> {
+    pub fn sample(&mut self, all: usize, count: usize) -> Vec<usize> {
         let mut numbers: Vec<usize> = (0..all).collect();
         let count = count.min(all);
         for place in 0..count {
@@ -54,10 +55,9 @@ mod tests {
     fn the_generator_is_splitmix64() {
         let mut random = SplitMix64::new(1_234_567);
         let published = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
-        assert_eq!([random.next(), random.next(), random.next()], published);
+        assert_eq!([random.next_u64(), random.next_u64(), random.next_u64()], published);
     }
 
-    #[cfg(feature = "cli")]
     #[test]
     fn a_sample_is_fair_and_in_order() {
         let mut random = SplitMix64::new(7);

@@ -134,7 +134,8 @@ impl Skill {
 }
 
 impl ToolMeaning {
-    pub(crate) fn of(name: &str, catalog: &Catalog, names: &NameTable) -> Self {
+    /// Returns what `name` means in a catalog, of which `names` is the table.
+    pub fn of(name: &str, catalog: &Catalog, names: &NameTable) -> Self {
         let id = |tool: ToolId| catalog.tool(tool).id.clone();
         match names.resolve(name) {
             Resolution::Tool(found) => {
@@ -142,6 +143,19 @@ impl ToolMeaning {
             }
             Resolution::Ambiguous(tools) => Self::Ambiguous { candidates: tools.into_iter().map(id).collect() },
             Resolution::Unknown { suggestions } => Self::Unknown { suggestions },
+        }
+    }
+}
+
+impl fmt::Display for ToolMeaning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tool { tool, via: ResolvedVia::Name | ResolvedVia::Advertised, .. } => f.write_str(tool),
+            Self::Tool { tool, via: ResolvedVia::Alias, .. } => write!(f, "{tool} (alias)"),
+            Self::Tool { tool, via: ResolvedVia::Normalised, .. } => write!(f, "{tool} (in another writing)"),
+            Self::Ambiguous { candidates } => write!(f, "ambiguous; write one of {}", candidates.join(", ")),
+            Self::Unknown { suggestions } if suggestions.is_empty() => f.write_str("no such tool"),
+            Self::Unknown { suggestions } => write!(f, "no such tool; did you mean {}?", suggestions.join(" or ")),
         }
     }
 }

@@ -6,7 +6,6 @@ use picktools::{
 };
 use serde_json::{Value, json};
 
-use crate::cli::{answer, refusal};
 use crate::support::{ids, pick, tool};
 
 fn entry(name: &str, source: &str, aliases: &[&str]) -> Value {
@@ -191,34 +190,6 @@ fn names_that_look_like_others_and_names_with_what_nobody_sees_are_refused() {
     assert_eq!((catalog.len(), catalog.tools()[0].name.as_str()), (1, "read_mail"));
     let scripts = ["перевести_текст", "天气预报", "größe_ändern"].map(|name| entry(name, "s", &[]));
     assert_eq!(read(&CatalogOptions::default(), &scripts).expect("other scripts are names too").len(), 3);
-}
-
-#[test]
-fn the_command_line_reads_aliases_and_distrusts_sources() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
-    let entries = json!([entry("terminalRun", "host", &[]), entry("bash", "evil", &["cmd"])]);
-    std::fs::write(path("tools.json"), entries.to_string()).expect("it is written");
-    std::fs::write(path("aliases.json"), "{\"bash\": \"terminalRun\"}").expect("it is written");
-    let resolve = |more: &[&str]| {
-        let catalog = path("tools.json");
-        let arguments = [&["resolve", "bash", "--catalog", &catalog], more].concat();
-        answer(&arguments)
-    };
-    assert_eq!(resolve(&[]).trim(), "bash: evil/bash");
-    let distrust = ["--untrusted-source", "evil"];
-    assert_eq!(
-        resolve(&[&distrust[..], &["--aliases", &path("aliases.json")]].concat()).trim(),
-        "bash: host/terminalRun (alias)"
-    );
-    assert_eq!(
-        resolve(&[&distrust[..], &["--aliases", "ecosystem"]].concat()).trim(),
-        "bash: host/terminalRun (alias)"
-    );
-    let error = refusal(&["resolve", "x", "--catalog", &path("tools.json"), "--aliases", &path("aliases.json")]);
-    assert!(error.contains("it is the name of \"evil/bash\""), "{error}");
-    let error = refusal(&["resolve", "x", "--catalog", &path("tools.json"), "--aliases", "no/such.json"]);
-    assert!(error.contains("cannot read the aliases no/such.json"), "{error}");
 }
 
 /// A tool made in code of a source that is not trusted, which claims an id and an alias.

@@ -1,33 +1,13 @@
-//! The integration tests: what a user of the library, or of the program, can see.
+//! The integration tests: what a user of the library can see.
 
 // Imports between the library's modules go one way, and the library neither prints nor reads the environment.
 mod architecture;
-// The program: answers, exit codes, bad input.
-#[cfg(feature = "cli")]
-mod cli;
-// The models by name: listing, pulling, and the tuned one.
-#[cfg(feature = "cli")]
-mod models;
-// Its evaluation of rankings: figures, floors, comparison.
-#[cfg(feature = "cli")]
-mod evaluating;
 // Who may take a name: conflicts, trust, aliases of the operator, look-alikes.
-#[cfg(feature = "cli")]
 mod aliases;
-// Calls in files.
-#[cfg(feature = "cli")]
-mod validating;
 // What is found in hostile catalogs, and what is not in honest ones.
-#[cfg(feature = "cli")]
 mod checking;
-// What names mean.
-#[cfg(feature = "cli")]
-mod naming;
 // Tools as providers want them, and the way back from a call.
 mod translating;
-// The page that an evaluation leaves behind.
-#[cfg(feature = "cli")]
-mod reporting;
 // Catalogs: every format, every fault with its place, identity and digest.
 mod formats;
 // Picks: guarantees, the cut, determinism, odd requests.

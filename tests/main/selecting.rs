@@ -284,23 +284,4 @@ mod budget {
         let cost = cost.tokens.expect("it is counted").picks;
         assert_eq!(ids(&pick(&WORKPLACE, query, &within(cost)))[..1], ids(&pick(&WORKPLACE, query, &named))[..]);
     }
-
-    #[cfg(feature = "cli")]
-    #[test]
-    fn the_program_prints_definitions_that_fit() {
-        use crate::cli::{WORKPLACE as CATALOG, answer, json};
-
-        for provider in ["openai", "anthropic", "gemini"] {
-            let arguments = ["pick", QUERY, "--catalog", CATALOG, "--token-budget", "150", "--provider", provider];
-            let definitions: Value = json(&arguments);
-            let tokens = Tokenizer::O200k.count(&definitions.to_string());
-            assert!(tokens > 50 && tokens <= 150, "{provider}: {tokens}");
-            let both = json(&[&arguments[..], &["--json"]].concat());
-            assert_eq!(both["definitions"]["tools"], definitions);
-            assert_eq!((&both["tokens"]["picks"], &both["tokens"]["provider"]), (&json!(tokens), &json!(provider)));
-        }
-        let text = answer(&["pick", QUERY, "--catalog", CATALOG, "--token-budget", "150"]);
-        assert!(text.contains(" of 150 tokens (o200k_base, openai) in place of "), "{text}");
-        assert!(text.contains("    Shown: "), "{text}");
-    }
 }

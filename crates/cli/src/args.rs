@@ -1,0 +1,566 @@
+//! Arguments that several commands share.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::models::known::{self, STATIC, TUNED};
+use super::output;
+use picktools::{
+    Access, Catalog, CatalogOptions, Choice, Conflicts, DEFAULT_RRF_K, EmbedError, Embedder, Engine, EngineBuilder,
+    Fusion, Mode, OperatorAliases, PickOptions, Reranker, Role, Sequences, Skill,
+};
+
+/// Which retrievers rank.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum ModeArg {
+    /// Words only; no model is opened.
+    Keyword,
+    /// Meaning only.
+    Semantic,
+    /// Both.
+    Hybrid,
+}
+
+/// How the retrievers' scores become one.
+#[derive(Clone, Copy, ValueEnum)]
+enum FusionArg {
+    /// A weighted sum of scores, with fitted weights.
+    Weighted,
+    /// Reciprocal rank fusion.
+    Rrf,
+}
+
+/// How the picks are chosen from the ranking.
+#[derive(Clone, Copy, ValueEnum)]
+enum ChoiceArg {
+    /// As a set, that covers the parts of the request, repeats no tool, and has what the picks require.
+    Set,
+    /// Each for itself: those that score best.
+    Best,
+}
+
+/// How tools are ranked.
+#[derive(Args)]
+pub(super) struct RankingArgs {
+    /// How keyword and semantic scores become one.
+    #[arg(long, value_enum, default_value = "weighted")]
+    fusion: FusionArg,
+    /// How the picks are chosen from the ranking.
+    #[arg(long, value_enum, default_value = "set")]
+    choice: ChoiceArg,
+    #[command(flatten)]
+    model: ModelArgs,
+}
+
+/// Which retrievers there are, and the embedding model of the semantic one.
+#[derive(Args)]
+pub(super) struct ModelArgs {
+    /// What ranks.
+    #[arg(long, value_enum, default_value = "hybrid")]
+    mode: ModeArg,
+    /// Embedding model: `static` or `tuned` (our own), a model's name (`picktools models list`), a folder with
+    /// model.onnx and tokenizer.json, a file of the tuned kind (FILE.onnx) or the static kind (FILE.bin), or the
+    /// name that the endpoint of --embed-url gives it [default: static].
+    #[arg(long, value_name = "static|tuned|NAME|DIR|FILE")]
+    model: Option<String>,
+    /// OpenAI-compatible embedding endpoint, such as http://localhost:11434/v1; its key is read from
+    /// PICKTOOLS_EMBED_API_KEY, else from OPENAI_API_KEY; set the first to nothing to send none.
+    #[arg(long, value_name = "URL")]
+    embed_url: Option<String>,
+    #[command(flatten)]
+    folders: FolderArgs,
+}
+
+/// Where models are kept, and what some of them need.
+#[derive(Args)]
+pub(super) struct FolderArgs {
+    /// ONNX Runtime shared library.
+    #[arg(long, value_name = "FILE", env = "ORT_DYLIB_PATH")]
+    onnx_runtime: Option<PathBuf>,
+    /// Where embeddings and fetched models are kept [default: the user's cache folder].
+    #[arg(long, value_name = "DIR", env = "PICKTOOLS_CACHE_DIR")]
+    cache_dir: Option<PathBuf>,
+}
+
+/// A catalog and how it is read.
+#[derive(Args)]
+pub(super) struct CatalogArgs {
+    /// Catalog file, or folder that holds tools.jsonl.
+    #[arg(long, value_name = "PATH")]
+    catalog: PathBuf,
+    #[command(flatten)]
+    reading: ReadingArgs,
+}
+
+/// How catalogs are read.
+#[derive(Args)]
+pub(super) struct ReadingArgs {
+    /// Aliases of your own: a JSON object from aliases to tools, such as {"bash": "terminalRun"}; or `ecosystem`, the
+    /// names that skills and models use for the tools that nearly every host has.
+    #[arg(long, value_name = "FILE|ecosystem")]
+    aliases: Option<PathBuf>,
+    /// What becomes of names and aliases that two tools claim: refuse the catalog, or keep the first and warn.
+    #[arg(long, value_enum, value_name = "HOW", default_value = "strict")]
+    conflicts: ConflictsArg,
+    /// A source that nobody vouches for: its aliases do not count, its names give way; may be repeated.
+    #[arg(long = "untrusted-source", value_name = "SOURCE")]
+    untrusted_sources: Vec<String>,
+    /// Let aliases that untrusted sources claim count, but for those of the ecosystem.
+    #[arg(long)]
+    allow_claimed_aliases: bool,
+}
+
+/// What becomes of conflicts.
+#[derive(Clone, Copy, ValueEnum)]
+enum ConflictsArg {
+    Strict,
+    Warn,
+}
+
+impl CatalogArgs {
+    /// Reads the catalog.
+    pub(super) fn open(&self) -> anyhow::Result<Catalog> {
+        self.reading.open(&self.catalog)
+    }
+
+    /// Where the catalog is.
+    pub(super) fn path(&self) -> &Path {
+        &self.catalog
+    }
+
+    /// How it is read.
+    pub(super) fn options(&self) -> anyhow::Result<CatalogOptions> {
+        self.reading.options()
+    }
+}
+
+impl ReadingArgs {
+    /// Reads a catalog, and warns of what was left out.
+    pub(super) fn open(&self, catalog: &Path) -> anyhow::Result<Catalog> {
+        let catalog = self.options()?.open(catalog)?;
+        for notice in catalog.notices() {
+            output::warn(notice);
+        }
+        Ok(catalog)
+    }
+
+    fn options(&self) -> anyhow::Result<CatalogOptions> {
+        let aliases = match self.aliases.as_deref() {
+            Some(path) if path == Path::new("ecosystem") => Some(OperatorAliases::ecosystem()),
+            Some(path) => Some(OperatorAliases::open(path)?),
+            None => None,
+        };
+        Ok(CatalogOptions {
+            conflicts: match self.conflicts {
+                ConflictsArg::Strict => Conflicts::Strict,
+                ConflictsArg::Warn => Conflicts::Warn,
+            },
+            untrusted_sources: self.untrusted_sources.iter().cloned().collect(),
+            allow_claimed_aliases: self.allow_claimed_aliases,
+            aliases,
+            default_source: None,
+        })
+    }
+}
+
+/// Who asks, and so what may be picked and called.
+#[derive(Args, Default, Clone)]
+pub(super) struct AccessArgs {
+    /// Let tools that are marked unsafe be picked and called.
+    #[arg(long)]
+    allow_unsafe: bool,
+    /// A role of the caller; may be repeated.
+    #[arg(long = "role", value_name = "ROLE")]
+    roles: Vec<String>,
+    /// The mode that the agent runs in.
+    #[arg(long, value_name = "MODE")]
+    execution_mode: Option<String>,
+    /// What every tool must be capable of; may be repeated.
+    #[arg(long = "capability", value_name = "NAME")]
+    capabilities: Vec<String>,
+    /// The most that one call may cost.
+    #[arg(long, value_name = "COST")]
+    max_cost: Option<f64>,
+    /// A source that is allowed, which forbids the others; may be repeated.
+    #[arg(long = "allow-source", value_name = "SOURCE")]
+    allow_sources: Vec<String>,
+    /// A source that is not allowed; may be repeated.
+    #[arg(long = "deny-source", value_name = "SOURCE")]
+    deny_sources: Vec<String>,
+    /// A tool that may be neither picked nor called; may be repeated.
+    #[arg(long = "exclude", value_name = "TOOL")]
+    exclude: Vec<String>,
+}
+
+impl AccessArgs {
+    pub(super) fn access(self) -> Access {
+        Access {
+            allow_unsafe: self.allow_unsafe,
+            roles: self.roles.into_iter().collect(),
+            execution_mode: self.execution_mode,
+            capabilities: self.capabilities.into_iter().collect(),
+            max_cost: self.max_cost,
+            allow_sources: self.allow_sources.into_iter().collect(),
+            deny_sources: self.deny_sources.into_iter().collect(),
+            exclude: self.exclude.into_iter().collect(),
+            ..Access::default()
+        }
+    }
+}
+
+/// How much of one source.
+#[derive(Args, Default)]
+pub(super) struct SourceArgs {
+    /// The most tools of one source, unless it is trusted.
+    #[arg(long, value_name = "N")]
+    max_per_source: Option<usize>,
+    /// A source that --max-per-source does not limit; may be repeated.
+    #[arg(long = "trust-source", value_name = "SOURCE")]
+    trusted_sources: Vec<String>,
+}
+
+impl SourceArgs {
+    pub(super) fn apply(self, options: &mut PickOptions) {
+        options.max_per_source = self.max_per_source;
+        options.trusted_sources.extend(self.trusted_sources);
+    }
+}
+
+impl RankingArgs {
+    /// Where models are kept.
+    pub(super) fn folders(&self) -> &FolderArgs {
+        &self.model.folders
+    }
+
+    pub(super) fn apply(&self, options: &mut PickOptions) {
+        options.mode = Some(self.mode());
+        options.fusion = match self.fusion {
+            FusionArg::Weighted => Fusion::Weighted,
+            FusionArg::Rrf => Fusion::Rrf { k: DEFAULT_RRF_K },
+        };
+        options.choice = match self.choice {
+            ChoiceArg::Set => Choice::Set,
+            ChoiceArg::Best => Choice::Best,
+        };
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        match self.model.mode {
+            ModeArg::Keyword => Mode::Keyword,
+            ModeArg::Semantic => Mode::Semantic,
+            ModeArg::Hybrid => Mode::Hybrid,
+        }
+    }
+
+    /// Opens the model and indexes `catalog` for a pick, which an endpoint that fails does not stand in the way of:
+    /// the semantic stage then fails for the same reason, and the other retrievers rank.
+    pub(super) fn engine_for_pick(&self, catalog: Catalog, beside: Beside) -> anyhow::Result<Engine> {
+        let engine = self.open_model().and_then(|model| model.engine_with(catalog.clone(), beside.clone()));
+        let Err(error) = engine else { return engine };
+        match error.chain().find_map(|cause| cause.downcast_ref()) {
+            Some(failure @ EmbedError::Endpoint { .. }) => {
+                let builder = Engine::builder(catalog).embedder(Arc::new(Lost(failure.clone())));
+                Ok(beside.into(builder).build()?)
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// Opens the model, which may serve several catalogs.
+    pub(super) fn open_model(&self) -> anyhow::Result<Model> {
+        self.model.open()
+    }
+
+    /// Opens the model whatever the mode, and after it the static one where that is another.
+    pub(super) fn open_models(&self) -> anyhow::Result<Vec<Model>> {
+        let named = self.model.open_as(ModeArg::Hybrid)?;
+        let shared = picktools::StaticEmbedder::shared()?;
+        let is_other = named.identity() != Some(shared.identity());
+        let cache_dir = named.cache_dir.clone();
+        let shared = Model { name: STATIC.to_owned(), embedder: Some(shared), cache_dir };
+        Ok(std::iter::once(named).chain(is_other.then_some(shared)).collect())
+    }
+}
+
+impl ModelArgs {
+    /// Opens the model; a mode that needs none leaves it closed.
+    pub(super) fn open(&self) -> anyhow::Result<Model> {
+        self.open_as(self.mode)
+    }
+
+    fn open_as(&self, mode: ModeArg) -> anyhow::Result<Model> {
+        let model = self.model.as_deref().unwrap_or(STATIC);
+        let embedder = match (mode, &self.embed_url, model) {
+            (ModeArg::Keyword, ..) => None,
+            (_, Some(url), _) => Some(self.endpoint(url)?),
+            (_, None, STATIC) => Some(picktools::StaticEmbedder::shared()? as Arc<dyn Embedder>),
+            (_, None, TUNED) => Some(self.folders.tuned()?),
+            (_, None, model) if is_file_of(model, "onnx") => Some(tuned_file(model)?),
+            (_, None, model) if is_file_of(model, "bin") => Some(static_file(model)?),
+            (_, None, model) => Some(self.folders.embedder(model)?),
+        };
+        Ok(Model { name: short_name(model), embedder, cache_dir: self.folders.cache_dir() })
+    }
+
+    #[cfg(feature = "endpoint")]
+    fn endpoint(&self, url: &str) -> anyhow::Result<Arc<dyn Embedder>> {
+        let Some(model) = &self.model else {
+            anyhow::bail!("--embed-url needs --model NAME: the model to ask that endpoint for");
+        };
+        let options = picktools::EndpointOptions {
+            api_key: api_key()?,
+            proxy_from_env: true,
+            ..picktools::EndpointOptions::default()
+        };
+        Ok(Arc::new(picktools::EndpointEmbedder::open(url, model, &options)?))
+    }
+
+    #[cfg(not(feature = "endpoint"))]
+    fn endpoint(&self, _: &str) -> anyhow::Result<Arc<dyn Embedder>> {
+        anyhow::bail!("this build asks no embedding endpoints; build with the feature endpoint")
+    }
+}
+
+impl FolderArgs {
+    fn cache_dir(&self) -> Option<PathBuf> {
+        self.cache_dir.clone().or_else(|| {
+            directories::ProjectDirs::from("", "", "picktools").map(|folders| folders.cache_dir().to_owned())
+        })
+    }
+
+    /// Where fetched models are kept.
+    pub(super) fn models_dir(&self) -> Option<PathBuf> {
+        self.cache_dir().map(|folder| folder.join("models"))
+    }
+
+    /// Where fastembed keeps what it fetches: the hub's own variable comes first.
+    pub(super) fn hub_dir(&self) -> Option<PathBuf> {
+        std::env::var_os("HF_HOME").map(PathBuf::from).or_else(|| self.models_dir())
+    }
+
+    #[cfg(feature = "tuned")]
+    fn tuned(&self) -> anyhow::Result<Arc<dyn Embedder>> {
+        Ok(known::open_tuned(self.models_dir().as_deref())?)
+    }
+
+    #[cfg(not(feature = "tuned"))]
+    fn tuned(&self) -> anyhow::Result<Arc<dyn Embedder>> {
+        tuned_file(TUNED)
+    }
+
+    /// Opens a model that fastembed runs, from a folder or by name; one that is not here is fetched.
+    #[cfg(feature = "fastembed")]
+    pub(super) fn embedder(&self, model: &str) -> anyhow::Result<Arc<dyn Embedder>> {
+        let options = self.onnx_options();
+        let embedder = if Path::new(model).is_dir() {
+            picktools::FastEmbedder::from_folder(model, &options)
+        } else {
+            picktools::FastEmbedder::from_name(model, &options)
+        };
+        Ok(Arc::new(embedder.map_err(known::with_own_names)?))
+    }
+
+    /// Opens a cross-encoder that fastembed runs, from a folder or by name; one that is not here is fetched.
+    #[cfg(feature = "fastembed")]
+    pub(super) fn cross_encoder(&self, model: &str) -> anyhow::Result<Arc<dyn Reranker>> {
+        let options = self.onnx_options();
+        let reranker = if Path::new(model).is_dir() {
+            picktools::CrossEncoder::from_folder(model, &options)
+        } else {
+            picktools::CrossEncoder::from_name(model, &options)
+        };
+        Ok(Arc::new(reranker?))
+    }
+
+    #[cfg(not(feature = "fastembed"))]
+    pub(super) fn cross_encoder(&self, model: &str) -> anyhow::Result<Arc<dyn Reranker>> {
+        anyhow::bail!("cannot open the reranker {model:?}: this build has none; build with the feature fastembed")
+    }
+
+    #[cfg(feature = "fastembed")]
+    fn onnx_options(&self) -> picktools::OnnxOptions {
+        picktools::OnnxOptions {
+            runtime: self.onnx_runtime.clone().filter(|path| !path.as_os_str().is_empty()),
+            models_dir: self.models_dir(),
+            show_download_progress: true,
+        }
+    }
+
+    #[cfg(not(feature = "fastembed"))]
+    pub(super) fn embedder(&self, model: &str) -> anyhow::Result<Arc<dyn Embedder>> {
+        let meant = known::own_name_like(model).map(|own| format!(" (did you mean {own:?}?)")).unwrap_or_default();
+        anyhow::bail!(
+            "cannot open the model {model:?}{meant}: this build has none but {STATIC} and {TUNED}; build with the \
+             feature fastembed"
+        )
+    }
+}
+
+/// Whether the file of a model of our own is named, not a folder or a name: tuned ones end in `.onnx`, static ones in
+/// `.bin`.
+fn is_file_of(model: &str, kind: &str) -> bool {
+    let path = Path::new(model);
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(kind)) && !path.is_dir()
+}
+
+fn static_file(path: &str) -> anyhow::Result<Arc<dyn Embedder>> {
+    Ok(Arc::new(picktools::StaticEmbedder::from_file(path)?))
+}
+
+#[cfg(feature = "tuned")]
+fn tuned_file(path: &str) -> anyhow::Result<Arc<dyn Embedder>> {
+    Ok(Arc::new(picktools::TunedEmbedder::from_file(path)?))
+}
+
+#[cfg(not(feature = "tuned"))]
+fn tuned_file(model: &str) -> anyhow::Result<Arc<dyn Embedder>> {
+    anyhow::bail!("cannot open the model {model:?}: this build runs no tuned models; build with the feature tuned")
+}
+
+/// The key of an embedding endpoint. An empty one of our own keeps the other from being sent.
+#[cfg(feature = "endpoint")]
+fn api_key() -> anyhow::Result<Option<String>> {
+    first_variable(["PICKTOOLS_EMBED_API_KEY", "OPENAI_API_KEY"].into_iter())
+}
+
+/// The value of the first variable that is set, were it to nothing.
+#[cfg(any(feature = "endpoint", feature = "llm"))]
+pub(super) fn first_variable(names: impl Iterator<Item = &'static str>) -> anyhow::Result<Option<String>> {
+    for name in names {
+        match std::env::var(name) {
+            Ok(key) => return Ok(Some(key)),
+            Err(std::env::VarError::NotPresent) => {}
+            Err(std::env::VarError::NotUnicode(_)) => anyhow::bail!("{name} is not valid UTF-8"),
+        }
+    }
+    Ok(None)
+}
+
+/// What a model is called in a table: a file or folder by its name, unless that is the name of a model of our own.
+fn short_name(model: &str) -> String {
+    let name = Path::new(model).file_name().and_then(|name| name.to_str());
+    name.filter(|name| ![STATIC, TUNED].contains(name)).unwrap_or(model).to_owned()
+}
+
+/// An open model, or none.
+pub(super) struct Model {
+    name: String,
+    embedder: Option<Arc<dyn Embedder>>,
+    cache_dir: Option<PathBuf>,
+}
+
+impl Model {
+    /// What it is called.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What its vectors depend on; `None` where there is no model.
+    pub(super) fn identity(&self) -> Option<&str> {
+        self.embedder.as_ref().map(|embedder| embedder.identity())
+    }
+
+    /// Indexes `catalog`, with a progress bar while it is embedded, and warns where the cache is of no use.
+    pub(super) fn engine(&self, catalog: Catalog) -> anyhow::Result<Engine> {
+        self.engine_with(catalog, Beside::default())
+    }
+
+    pub(super) fn engine_with(&self, catalog: Catalog, beside: Beside) -> anyhow::Result<Engine> {
+        let builder = match &self.embedder {
+            Some(embedder) => Engine::builder(catalog).embedder(Arc::clone(embedder)),
+            None => Engine::builder(catalog).keyword_only(),
+        };
+        let mut builder = beside.into(builder);
+        // A model that needs no cache needs no patience either.
+        if self.embedder.as_ref().is_some_and(|embedder| embedder.worth_caching()) {
+            let bar = progress_bar("embedding");
+            builder = builder.on_progress(move |done, total| {
+                bar.set_length(total as u64);
+                bar.set_position(done as u64);
+                if done == total {
+                    bar.finish_and_clear();
+                }
+            });
+            if let Some(folder) = &self.cache_dir {
+                builder = builder.cache_dir(folder.join("embeddings"));
+            }
+        }
+        let engine = builder.build()?;
+        if let Some(cache) = engine.stats().cache {
+            for reason in [cache.read_error, cache.write_error].into_iter().flatten() {
+                output::warn(format!("the embedding cache is not used to the full: {reason}"));
+            }
+            if cache.damaged_segments > 0 {
+                output::warn(format!("{} damaged files of the embedding cache were replaced", cache.damaged_segments));
+            }
+        }
+        Ok(engine)
+    }
+}
+
+/// What an engine has beside catalog and model.
+#[derive(Clone, Default)]
+pub(super) struct Beside {
+    pub(super) skills: Option<Vec<Skill>>,
+    pub(super) sequences: Option<Sequences>,
+    pub(super) reranker: Option<Arc<dyn Reranker>>,
+}
+
+impl Beside {
+    fn into(self, mut builder: EngineBuilder) -> EngineBuilder {
+        if let Some(skills) = self.skills {
+            builder = builder.skills(skills);
+        }
+        if let Some(sequences) = self.sequences {
+            builder = builder.sequences(sequences);
+        }
+        match self.reranker {
+            Some(reranker) => builder.reranker(reranker),
+            None => builder,
+        }
+    }
+}
+
+/// Stands in for a model that failed before the pick, and fails in it.
+struct Lost(EmbedError);
+
+impl Embedder for Lost {
+    fn identity(&self) -> &str {
+        "lost"
+    }
+
+    fn dimensions(&self) -> usize {
+        0
+    }
+
+    fn embed(&self, role: Role, texts: &[&str], _: &(dyn Fn(usize) + Sync)) -> Result<Vec<Vec<f32>>, EmbedError> {
+        match role {
+            Role::Document => Ok(vec![Vec::new(); texts.len()]),
+            Role::Query => Err(self.0.clone()),
+        }
+    }
+}
+
+/// A progress bar that shows itself only on a terminal.
+pub(super) fn progress_bar(what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} ({eta})");
+    let bar = ProgressBar::new(0).with_message(what);
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// Reads a file, or standard input for `-`.
+pub(super) fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
+    if path == Path::new("-") {
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes).context("cannot read standard input")?;
+        return Ok(bytes);
+    }
+    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}

@@ -1,0 +1,97 @@
+//! The program `picktools`: one file per command, each of which reads, calls the library and renders.
+//!
+//! Answers go to standard output, everything else to standard error. Exit codes: 0 done, 1 answered "no",
+//! 2 usage or input error.
+
+mod args;
+mod check;
+mod completions;
+mod eval;
+mod history;
+mod index;
+mod models;
+mod output;
+mod pick;
+mod report;
+mod rerank;
+mod resolve;
+mod signals;
+mod translate;
+mod validate;
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// The few tools a request needs, out of thousands, with a reason for every pick and every exclusion.
+#[derive(Parser)]
+#[command(name = "picktools", version, about, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Pick the tools that a request needs.
+    Pick(pick::PickCommand),
+    /// Index a catalog and tell what the index holds; this fills the embedding cache of a model that needs one.
+    Index(index::IndexCommand),
+    /// Tell which tools names mean: by name or alias, also in another writing.
+    Resolve(resolve::ResolveCommand),
+    /// Write the tools of a catalog in a provider's format.
+    Translate(translate::TranslateCommand),
+    /// Hold calls of a model to the tools that they mean: one result a call.
+    Validate(validate::ValidateCommand),
+    /// Look for what is wrong with a catalog: schemas, names and aliases, and texts written to deceive a model.
+    Check(check::CheckCommand),
+    /// Measure ranking quality and latency on queries with known answers.
+    Eval(eval::EvalCommand),
+    /// List the embedding models that --model takes, and fetch them.
+    Models(models::ModelsCommand),
+    /// Print the completion script of a shell.
+    Completions(completions::CompletionsCommand),
+}
+
+fn main() -> ExitCode {
+    init_logging();
+    let done = |()| ExitCode::SUCCESS;
+    let result = match Cli::parse().command {
+        Command::Pick(command) => command.run().map(done),
+        Command::Resolve(command) => command.run(),
+        Command::Translate(command) => command.run().map(done),
+        Command::Validate(command) => command.run(),
+        Command::Check(command) => command.run(),
+        Command::Index(command) => command.run().map(done),
+        Command::Eval(command) => command.run().map(done),
+        Command::Models(command) => command.run().map(done),
+        Command::Completions(command) => command.run(Cli::command()).map(done),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::error(&error);
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// A reader that has seen enough (`picktools … | head`) is no error.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn init_logging() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PICKTOOLS_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
+}

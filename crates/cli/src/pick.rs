@@ -1,0 +1,341 @@
+//! `picktools pick`.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::args::{AccessArgs, Beside, CatalogArgs, RankingArgs, SourceArgs, read_input};
+use super::history::HistoryArgs;
+use super::output;
+use super::rerank::RerankArgs;
+use super::translate::{ViewArgs, definitions};
+use picktools::{
+    CalledTogether, Definition, Field, Fusion, IneligibleTool, PickOptions, PriorEvidence, Provenance, Provider, Query,
+    RerankEvidence, RerankReport, Selection, Skill, SkillFolder, SkillPick, TokenBudget, TokenReport, TranslateOptions,
+    Translation, WordEvidence, skills_section, tools_section,
+};
+
+/// How much is shown of a name that no tool has.
+const SHOWN_CHARS: usize = 80;
+
+#[derive(Args)]
+pub(super) struct PickCommand {
+    /// The request.
+    #[arg(required_unless_present = "input", conflicts_with = "input")]
+    query: Option<String>,
+    /// Read the request from a file, or from standard input for `-`: text, any JSON, or a transcript as providers write
+    /// it, whose last message of the user is the request.
+    #[arg(long, value_name = "FILE|-")]
+    input: Option<PathBuf>,
+    #[command(flatten)]
+    catalog: CatalogArgs,
+    /// Folder of skills (SKILL.md): those that the request needs are picked too, with their tools.
+    #[arg(long, value_name = "DIR")]
+    skills: Option<PathBuf>,
+    /// The most tools picked.
+    #[arg(short = 'k', long = "max-candidates", value_name = "N", default_value_t = 3)]
+    max_candidates: usize,
+    /// The least score of a picked tool, 0 to 1.
+    #[arg(long, value_name = "SCORE", default_value_t = 0.05)]
+    min_score: f32,
+    /// A tool that is picked whatever its score; may be repeated.
+    #[arg(long = "always-include", value_name = "TOOL")]
+    always_include: Vec<String>,
+    #[command(flatten)]
+    history: HistoryArgs,
+    #[command(flatten)]
+    access: AccessArgs,
+    #[command(flatten)]
+    sources: SourceArgs,
+    #[command(flatten)]
+    ranking: RankingArgs,
+    #[command(flatten)]
+    rerank: RerankArgs,
+    /// The most tokens of the picks' definitions (o200k_base, in the format of --provider, else of openai): tools are shown
+    /// in less detail, or left out, so that they fit.
+    #[arg(long, value_name = "N")]
+    token_budget: Option<usize>,
+    /// Return what is ranked by then.
+    #[arg(long, value_name = "MS")]
+    timeout_ms: Option<u64>,
+    /// Show the evidence of every candidate and every reason for exclusion.
+    #[arg(long)]
+    explain: bool,
+    /// Show how long each stage took, on standard error.
+    #[arg(long)]
+    timings: bool,
+    /// Print the picks as definitions in a provider's format, ready for a request, in place of the list; with --json both
+    /// (openai, openai-responses, anthropic, gemini, ollama, mcp).
+    #[arg(long, value_name = "PROVIDER", conflicts_with_all = ["prompt_section", "explain"])]
+    provider: Option<Provider>,
+    #[command(flatten)]
+    view: ViewArgs,
+    /// Print the tools and skills as a section of a prompt, in place of the list.
+    #[arg(long, conflicts_with_all = ["json", "explain"])]
+    prompt_section: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    selection: Selection,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    definitions: Option<Translation>,
+}
+
+impl PickCommand {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let query = self.query()?;
+        if query.truncated() {
+            output::warn(format!("only the first {} bytes of the request are read", query.text().len()));
+        }
+        let reranker = self.rerank.open(self.ranking.folders())?;
+        let catalog = self.catalog.open()?;
+        let skills = self.skills.as_deref().map(read_skills).transpose()?;
+        let sequences = self.history.sequences()?;
+        let engine = self.ranking.engine_for_pick(catalog, Beside { skills, sequences, reranker })?;
+        self.history.warn_of_strangers(&engine);
+        for report in engine.skill_reports().iter().filter(|report| !report.is_compatible()) {
+            output::warn(report);
+        }
+        let mut options = PickOptions {
+            max_candidates: self.max_candidates,
+            min_score: self.min_score,
+            always_include: self.always_include,
+            access: self.access.access(),
+            timeout: self.timeout_ms.map(Duration::from_millis),
+            debug: self.explain,
+            ..PickOptions::default()
+        };
+        let asked = self.provider.is_some() || self.token_budget.is_some();
+        let view = if asked { self.view.options()? } else { TranslateOptions::default() };
+        if let Some(tokens) = self.token_budget {
+            let provider = self.provider.unwrap_or(Provider::OpenAiChat);
+            options.token_budget = Some(TokenBudget { tokens, provider, view: view.clone() });
+        }
+        self.history.apply(&mut options);
+        self.sources.apply(&mut options);
+        self.ranking.apply(&mut options);
+        self.rerank.apply(&mut options);
+        let selection = engine.pick(&query, &options)?;
+        for degraded in &selection.degraded {
+            output::warn(format!("degraded in the stage {}: {}", degraded.stage, degraded.reason));
+        }
+        if self.timings {
+            for (stage, time) in &selection.timings.0 {
+                output::note(format!("{stage:<12} {:>10.1} µs", time.as_secs_f64() * 1e6));
+            }
+        }
+        let definitions = self.provider.map(|provider| definitions(&selection, provider, &view)).transpose()?;
+        match (self.json, definitions) {
+            (true, definitions) => return output::json(&Answer { selection, definitions }),
+            (false, Some(definitions)) => return output::json(&definitions.tools),
+            (false, None) => {}
+        }
+        if self.prompt_section {
+            return output::answer(prompt_section(&selection).trim_end());
+        }
+        output::answer(render(&selection, self.explain)?.trim_end())
+    }
+
+    fn query(&self) -> anyhow::Result<Query> {
+        let Some(path) = &self.input else {
+            return Ok(Query::new(self.query.as_deref().unwrap_or_default()));
+        };
+        let bytes = read_input(path)?;
+        let Ok(text) = String::from_utf8(bytes) else {
+            bail!("the request in {} is not valid UTF-8; save it as UTF-8", path.display());
+        };
+        match serde_json::from_str::<Value>(&text) {
+            Ok(value) => Ok(Query::from(&value)),
+            Err(_) => Ok(Query::new(text)),
+        }
+    }
+}
+
+/// Reads skills, and warns of those that cannot be.
+fn read_skills(folder: &Path) -> anyhow::Result<Vec<Skill>> {
+    let found = SkillFolder::open(folder)?;
+    for error in &found.errors {
+        output::warn(error);
+    }
+    Ok(found.skills)
+}
+
+/// Writes the picks and the picked skills for a model.
+fn prompt_section(selection: &Selection) -> String {
+    let tools = tools_section(selection.picks.iter().map(|pick| &pick.tool));
+    let skills = skills_section(selection.skills.iter().flatten().map(|pick| &*pick.skill));
+    format!("{tools}\n{skills}")
+}
+
+/// Writes a selection for people.
+fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for (place, pick) in selection.picks.iter().enumerate() {
+        writeln!(text, "{:>2}. {}  {:.2}", place + 1, pick.tool.id, pick.score)?;
+        writeln!(text, "    {}", pick.reason)?;
+        if let Some(Definition { detail, tokens, .. }) = pick.definition {
+            writeln!(text, "    Shown: {}, {tokens} tokens", detail.name())?;
+        }
+        if !pick.same_as.is_empty() {
+            writeln!(text, "    The same: {}", pick.same_as.join(", "))?;
+        }
+    }
+    if selection.picks.is_empty() {
+        writeln!(text, "No tool fits: {}.", why_none(selection))?;
+    }
+    if let Some(skills) = &selection.skills {
+        skill_list(&mut text, skills).context("cannot write the skills")?;
+    }
+    for tool in selection.ineligible.tools.iter().filter(|tool| explain || tool.named.is_some()) {
+        let named = if tool.named.is_some() { ", though named" } else { "" };
+        writeln!(text, " -  {} is left out{named}: {}", tool.tool, reasons(tool))?;
+    }
+    for name in &selection.unknown_in_use {
+        writeln!(text, " -  {:?} is in use, and no tool of the catalog", output::excerpt(name, SHOWN_CHARS))?;
+    }
+    for dropped in &selection.dropped {
+        writeln!(text, " -  {} is left out: {}", dropped.tool, dropped.reason)?;
+    }
+    for error in &selection.scorer_errors {
+        writeln!(text, " -  {error}")?;
+    }
+    writeln!(text, "{}", summary(selection))?;
+    if let Some(tokens) = &selection.tokens {
+        writeln!(text, "{}", token_summary(tokens))?;
+    }
+    if explain {
+        details(&mut text, selection).context("cannot write the explanation")?;
+    }
+    Ok(text)
+}
+
+fn reasons(tool: &IneligibleTool) -> String {
+    let reasons: Vec<String> = tool.reasons.iter().map(picktools::IneligibleReason::describe).collect();
+    reasons.join("; ")
+}
+
+/// Writes the picked skills, each with what became of its tools.
+fn skill_list(text: &mut String, skills: &[SkillPick]) -> std::fmt::Result {
+    writeln!(text, "{}", if skills.is_empty() { "No skill fits." } else { "Skills:" })?;
+    for (place, SkillPick { skill, score, reason, tools, ineligible, .. }) in skills.iter().enumerate() {
+        writeln!(text, "{:>2}. {}  {score:.2}  {}", place + 1, skill.name, skill.path)?;
+        writeln!(text, "    {reason}")?;
+        if !tools.is_empty() {
+            writeln!(text, "    Its tools: {}", tools.join(", "))?;
+        }
+        for tool in ineligible {
+            writeln!(text, "    {} is left out, though it needs it: {}", tool.tool, reasons(tool))?;
+        }
+    }
+    Ok(())
+}
+
+fn why_none(selection: &Selection) -> &'static str {
+    if selection.below_threshold > 0 {
+        "none of the eligible tools scores high enough"
+    } else if selection.ineligible.total > 0 {
+        "none is eligible"
+    } else {
+        "the catalog is empty"
+    }
+}
+
+fn summary(selection: &Selection) -> String {
+    let Selection { picks, below_threshold, ineligible, .. } = selection;
+    let counts: Vec<String> = ineligible.counts.iter().map(|(code, count)| format!("{code} {count}")).collect();
+    let counts = if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) };
+    let answerable =
+        selection.answerable.map_or(String::new(), |estimate| format!(", a tool fits with probability {estimate:.2}"));
+    format!(
+        "{} picked by {}{answerable}, {below_threshold} below the threshold, {} not eligible{counts}",
+        picks.len(),
+        selection.scorer,
+        ineligible.total
+    )
+}
+
+fn token_summary(tokens: &TokenReport) -> String {
+    let TokenReport { budget, provider, tokenizer, catalog, picks, .. } = tokens;
+    let catalog = catalog.filter(|catalog| *catalog > 0).map_or_else(String::new, |catalog| {
+        let saved = 100.0 * (1.0 - *picks as f64 / catalog as f64);
+        format!(" in place of {catalog} for the whole catalog, {saved:.1} % less")
+    });
+    format!("{picks} of {budget} tokens ({tokenizer}, {provider}){catalog}")
+}
+
+/// Every candidate's evidence, and what each stage did.
+fn details(text: &mut String, selection: &Selection) -> std::fmt::Result {
+    for (place, candidate) in selection.considered.iter().flatten().enumerate() {
+        let mark = if candidate.picked { '*' } else { ' ' };
+        writeln!(text, "\n{mark}{:>3}. {}  {:.4}", place + 1, candidate.tool, candidate.score)?;
+        evidence(text, &candidate.provenance)?;
+    }
+    writeln!(text)?;
+    for report in &selection.stages {
+        writeln!(text, "stage {:<12} {}", report.stage, report.status)?;
+    }
+    if let Some(RerankReport { reranker, window, top_margin, cut_margin, .. }) = &selection.rerank {
+        let margin = |margin: Option<f32>| margin.map_or_else(|| "none".to_owned(), |margin| format!("{margin:.2}"));
+        let (top, cut) = (margin(*top_margin), margin(*cut_margin));
+        writeln!(text, "reranker {reranker}, window {window}, margin of the best {top}, at the cutoff {cut}")?;
+    }
+    writeln!(text, "catalog {}", selection.catalog)
+}
+
+fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
+    let rank = |rank: Option<usize>| rank.map_or("no match".to_owned(), |rank| format!("rank {rank}"));
+    if let Some(keyword) = &provenance.keyword {
+        writeln!(text, "      keyword   {}, BM25 {:.3}", rank(keyword.rank), keyword.score)?;
+        context(text, keyword.context)?;
+        for term in &keyword.terms {
+            let fields: Vec<&str> = term.fields.iter().map(|field: &Field| field.label()).collect();
+            writeln!(text, "        {:<20} {:>7.3}  {}", term.word, term.contribution, fields.join(", "))?;
+        }
+    }
+    for semantic in &provenance.semantic {
+        writeln!(text, "      semantic  {}, cosine {:.3} ({})", rank(semantic.rank), semantic.score, semantic.model)?;
+        context(text, semantic.context)?;
+        for WordEvidence { word, contribution, meets, field, similarity, .. } in &semantic.words {
+            let field = field.label();
+            writeln!(text, "        {word:<20} {contribution:>7.3}  {field}: {meets} ({similarity:.2} similar)")?;
+        }
+    }
+    if let Some(PriorEvidence { gain, by, .. }) = &provenance.prior {
+        writeln!(text, "      prior     {gain:+.4}")?;
+        for CalledTogether { with, together, expected, log_ratio, .. } in by {
+            let more = format!("{together} times in one task, {expected:.2} by chance");
+            writeln!(text, "        {with:<20} {log_ratio:>+7.3}  {more}")?;
+        }
+    }
+    if let Some(fusion) = &provenance.fusion {
+        let prior = provenance.prior.as_ref().map_or("", |_| " + prior");
+        let parts: Vec<String> =
+            fusion.parts.iter().map(|(name, part)| format!("{name} {:.3} × {:.3}", part.weight, part.score)).collect();
+        match fusion.method {
+            Fusion::Rrf { k } => writeln!(text, "      fused     {:.4} from the ranks, k = {k}", fusion.value)?,
+            Fusion::Weighted => writeln!(text, "      fused     {:.4} = {}{prior}", fusion.value, parts.join(" + "))?,
+        }
+    }
+    if let Some(RerankEvidence { score, before, after, .. }) = provenance.rerank {
+        writeln!(text, "      reranked  {score:.3}, from place {before} to {after}")?;
+    }
+    Ok(())
+}
+
+/// By how much what was said before changes a score.
+fn context(text: &mut String, score: Option<f32>) -> std::fmt::Result {
+    match score {
+        Some(score) => writeln!(text, "        {score:+.3} of it for what was said before"),
+        None => Ok(()),
+    }
+}

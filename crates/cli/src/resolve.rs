@@ -1,0 +1,62 @@
+//! `picktools resolve`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::args::CatalogArgs;
+use super::output;
+use picktools::{NameTable, ToolMeaning};
+
+#[derive(Args)]
+pub(super) struct ResolveCommand {
+    /// Names, qualified names (SOURCE/NAME), ids or aliases of tools.
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    #[command(flatten)]
+    catalog: CatalogArgs,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    version: u32,
+    names: Vec<Answer>,
+}
+
+/// What one name means.
+#[derive(Serialize)]
+struct Answer {
+    name: String,
+    #[serde(flatten)]
+    meaning: ToolMeaning,
+}
+
+impl ResolveCommand {
+    /// Answers "no" where a name does not mean one tool.
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let catalog = self.catalog.open()?;
+        let table = NameTable::new(&catalog);
+        let answers = self.names.into_iter().map(|name| {
+            let meaning = ToolMeaning::of(&name, &catalog, &table);
+            Answer { name, meaning }
+        });
+        let report = Report { version: 1, names: answers.collect() };
+        for Answer { name, meaning } in &report.names {
+            if let ToolMeaning::Tool { deprecated: true, tool, .. } = meaning {
+                output::warn(format!("{name:?} is a deprecated alias of {tool}; use the tool's name"));
+            }
+            if !self.json {
+                output::answer(format!("{name}: {meaning}"))?;
+            }
+        }
+        if self.json {
+            output::json(&report)?;
+        }
+        let all = report.names.iter().all(|answer| matches!(answer.meaning, ToolMeaning::Tool { .. }));
+        Ok(if all { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+}

@@ -1,0 +1,86 @@
+//! Signals in files, for `models/train/fusion`.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use anyhow::Context;
+
+use super::args::progress_bar;
+use picktools::eval::{QuerySet, write_atomically};
+use picktools::{Engine, PickOptions, Retriever};
+
+/// Writes to `folder`: `RETRIEVER.npy` with a score for each query and tool, `ceiling.npy` with the largest keyword score
+/// that each query could give where the mode has keywords, and `ids.json` with the ids of the tools and of the queries.
+pub(super) fn write(folder: &Path, engine: &Engine, queries: &QuerySet, options: &PickOptions) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let tools = engine.catalog().tools();
+    let mut arrays: Vec<(&str, NpyFile)> = Vec::new();
+    let mut ceilings = Vec::new();
+    let bar = progress_bar("writing signals");
+    bar.set_length(queries.len() as u64);
+    for (row, query) in queries.iter().enumerate() {
+        let signals = engine.retriever_scores(&query.query(), options)?;
+        for signal in &signals {
+            let name = signal.retriever.name();
+            if signal.retriever == Retriever::Keyword {
+                ceilings.resize(row, 0.0);
+                ceilings.push(signal.ceiling);
+            }
+            if !arrays.iter().any(|(known, _)| *known == name) {
+                let mut file = NpyFile::create(&folder.join(format!("{name}.npy")), &[queries.len(), tools.len()])?;
+                // A retriever that had nothing to say of the queries so far.
+                file.write(&vec![0.0; row * tools.len()])?;
+                arrays.push((name, file));
+            }
+        }
+        for (name, file) in &mut arrays {
+            match signals.iter().find(|signal| signal.retriever.name() == *name) {
+                Some(signal) => file.write(&signal.scores)?,
+                None => file.write(&vec![0.0; tools.len()])?,
+            }
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    if !ceilings.is_empty() {
+        ceilings.resize(queries.len(), 0.0);
+        let mut file = NpyFile::create(&folder.join("ceiling.npy"), &[queries.len()])?;
+        file.write(&ceilings)?;
+        arrays.push(("ceiling", file));
+    }
+    for (name, file) in arrays {
+        file.finish().with_context(|| format!("cannot write {name}.npy to {}", folder.display()))?;
+    }
+    let tools: Vec<&str> = tools.iter().map(|tool| tool.id.as_str()).collect();
+    let queries: Vec<&str> = queries.iter().map(|query| query.id.as_str()).collect();
+    Ok(write_atomically(&folder.join("ids.json"), &serde_json::to_vec(&(tools, queries))?)?)
+}
+
+/// An array of f32 in NumPy's format, version 1.0, little-endian, last index fastest.
+struct NpyFile(BufWriter<File>);
+
+impl NpyFile {
+    fn create(path: &Path, shape: &[usize]) -> anyhow::Result<Self> {
+        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut file = BufWriter::new(file);
+        let shape: String = shape.iter().map(|length| format!("{length},")).collect();
+        let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({shape}), }}");
+        // The magic, the version, the length and the header fill a multiple of 64 bytes, and a line feed ends it.
+        let filled = (10 + header.len() + 1).next_multiple_of(64);
+        header.extend(std::iter::repeat_n(' ', filled - 11 - header.len()));
+        header.push('\n');
+        file.write_all(b"\x93NUMPY\x01\x00")?;
+        file.write_all(&u16::try_from(header.len())?.to_le_bytes())?;
+        file.write_all(header.as_bytes())?;
+        Ok(Self(file))
+    }
+
+    fn write(&mut self, values: &[f32]) -> std::io::Result<()> {
+        values.iter().try_for_each(|value| self.0.write_all(&value.to_le_bytes()))
+    }
+
+    fn finish(mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}

@@ -1,0 +1,200 @@
+//! `picktools validate`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::args::{AccessArgs, CatalogArgs, read_input};
+use super::output;
+use super::translate::ViewArgs;
+use picktools::{
+    Arguments, CallError, CallStream, EventReader, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, Provider, ResolvedVia,
+    ToolCall, ValidCall, translate,
+};
+
+#[derive(Args)]
+pub(super) struct ValidateCommand {
+    #[command(flatten)]
+    catalog: CatalogArgs,
+    /// The calls: JSON Lines or an array of {"name": …, "arguments": …}, arguments as JSON or as text; with --provider
+    /// also a whole answer of the provider, or its stream; `-` for standard input.
+    #[arg(long, value_name = "FILE|-")]
+    calls: PathBuf,
+    /// The calls answer definitions that were translated for this provider: openai, openai-responses, anthropic,
+    /// gemini, ollama or mcp.
+    #[arg(long, value_name = "PROVIDER")]
+    provider: Option<Provider>,
+    #[command(flatten)]
+    view: ViewArgs,
+    #[command(flatten)]
+    access: AccessArgs,
+    /// Refuse arguments of more bytes than this unread.
+    #[arg(long, value_name = "BYTES", default_value_t = MAX_ARGUMENT_BYTES)]
+    max_argument_bytes: usize,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    version: u32,
+    /// How many calls may be run, wait for a person, and are refused.
+    ready: usize,
+    needs_approval: usize,
+    refused: usize,
+    calls: Vec<Outcome>,
+}
+
+/// What became of one call.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Outcome {
+    Hydrated(Hydrated),
+    Refused { status: &'static str, id: Option<String>, name: String, error: CallError, message: String },
+}
+
+impl ValidateCommand {
+    /// Answers "no" where a call cannot be run.
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let catalog = self.catalog.open()?;
+        let options = self.view.options()?;
+        let bytes = read_input(&self.calls)?;
+        let calls = read_calls(&bytes, self.provider).with_context(|| format!("{}", self.calls.display()))?;
+        let mut hydrator =
+            Hydrator::new(catalog.clone(), &self.access.access())?.max_argument_bytes(self.max_argument_bytes);
+        if let Some(provider) = self.provider {
+            hydrator = hydrator.translated(&translate(catalog.tools(), provider, &options)?);
+        }
+        let calls: Vec<Outcome> = calls.into_iter().map(|call| outcome(&hydrator, call)).collect();
+        let count = |is: fn(&Outcome) -> bool| calls.iter().filter(|outcome| is(outcome)).count();
+        let report = Report {
+            version: 1,
+            ready: count(|outcome| matches!(outcome, Outcome::Hydrated(Hydrated::Ready(_)))),
+            needs_approval: count(|outcome| matches!(outcome, Outcome::Hydrated(Hydrated::NeedsApproval(_)))),
+            refused: count(|outcome| matches!(outcome, Outcome::Refused { .. })),
+            calls,
+        };
+        if self.json {
+            output::json(&report)?;
+        } else {
+            for (index, outcome) in report.calls.iter().enumerate() {
+                output::answer(format!("{:>2}. {}", index + 1, describe(outcome)))?;
+            }
+            let Report { ready, needs_approval, refused, .. } = &report;
+            output::answer(format!("{ready} valid, {needs_approval} waiting for approval, {refused} refused"))?;
+        }
+        Ok(if report.refused == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+}
+
+fn outcome(hydrator: &Hydrator, call: ToolCall) -> Outcome {
+    match hydrator.hydrate(&call) {
+        Ok(hydrated) => Outcome::Hydrated(hydrated),
+        Err(error) => {
+            Outcome::Refused { status: "refused", id: call.id, name: call.name, message: error.to_string(), error }
+        }
+    }
+}
+
+fn describe(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Hydrated(Hydrated::Ready(call)) => describe_valid(call),
+        Outcome::Hydrated(Hydrated::NeedsApproval(call)) => {
+            format!("{}: no schema; a person must approve it", call.tool().id)
+        }
+        Outcome::Refused { message, .. } => message.clone(),
+    }
+}
+
+fn describe_valid(call: &ValidCall) -> String {
+    let mut text = call.tool().id.clone();
+    match call.resolved_via() {
+        ResolvedVia::Name | ResolvedVia::Advertised => {}
+        ResolvedVia::Alias if call.deprecated() => {
+            text.push_str(&format!(" (by the deprecated alias {})", call.names().requested));
+        }
+        _ => text.push_str(&format!(" (called {})", call.names().requested)),
+    }
+    text.push_str(if call.validated() { ": valid" } else { ": not validated, as it has no schema" });
+    for repair in call.repaired() {
+        text.push_str(&format!("; {repair}"));
+    }
+    text
+}
+
+/// A call of the file: `{"name", "arguments"}`, `{"name", "input"}` as Anthropic has it, or OpenAI's `{"function": {"name",
+/// "arguments"}}`. The arguments are kept as they are written, so that what is wrong with them is seen.
+#[derive(Deserialize)]
+struct Line<'a> {
+    id: Option<String>,
+    name: Option<String>,
+    #[serde(borrow, alias = "input")]
+    arguments: Option<&'a RawValue>,
+    function: Option<Function<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Function<'a> {
+    name: String,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+impl Line<'_> {
+    fn call(self) -> Option<ToolCall> {
+        let (name, raw) = match (self.name, self.function) {
+            (Some(name), _) => (name, self.arguments),
+            (None, Some(function)) => (function.name, function.arguments),
+            (None, None) => return None,
+        };
+        let raw = raw.map_or("", RawValue::get);
+        let arguments = serde_json::from_str(raw).unwrap_or_else(|_| raw.to_owned());
+        Some(ToolCall { id: self.id, name, arguments: Arguments::Text(arguments) })
+    }
+}
+
+fn read_calls(bytes: &[u8], provider: Option<Provider>) -> anyhow::Result<Vec<ToolCall>> {
+    let Ok(text) = std::str::from_utf8(bytes) else { bail!("not valid UTF-8; save it as UTF-8") };
+    let own = read_lines(text);
+    let Some(provider) = provider else {
+        return own
+            .context("no calls; expected {\"name\": …, \"arguments\": …}, or --provider for a provider's answer");
+    };
+    if let Ok(calls) = own {
+        return Ok(calls);
+    }
+    if let Ok(answer) = serde_json::from_str::<Value>(text) {
+        return Ok(provider.calls(&answer)?);
+    }
+    let mut reader = EventReader::new();
+    let mut events = reader.push(bytes)?;
+    events.extend(reader.finish()?);
+    let mut stream = CallStream::new(provider);
+    events.iter().try_for_each(|event| stream.push(event))?;
+    Ok(stream.finish()?)
+}
+
+/// Reads an array of calls, one call, or one a line.
+fn read_lines(text: &str) -> anyhow::Result<Vec<ToolCall>> {
+    let parsed = |lines: Vec<Line<'_>>| lines.into_iter().map(Line::call).collect::<Option<Vec<_>>>();
+    if let Some(calls) = serde_json::from_str(text).ok().and_then(parsed) {
+        return Ok(calls);
+    }
+    if let Some(call) = serde_json::from_str(text).ok().and_then(Line::call) {
+        return Ok(vec![call]);
+    }
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines
+        .map(|(index, line)| {
+            let place = || format!("line {}", index + 1);
+            let line: Line<'_> = serde_json::from_str(line).with_context(place)?;
+            line.call().context("it names no tool").with_context(place)
+        })
+        .collect()
+}

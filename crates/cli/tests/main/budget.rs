@@ -1,0 +1,27 @@
+//! `--token-budget`: definitions that fit.
+
+use picktools::Tokenizer;
+use serde_json::Value;
+
+use crate::cli::{WORKPLACE, answer, json};
+
+const QUERY: &str = "find a free room for a meeting";
+
+#[test]
+fn the_program_prints_definitions_that_fit() {
+    for provider in ["openai", "anthropic", "gemini"] {
+        let arguments = ["pick", QUERY, "--catalog", WORKPLACE, "--token-budget", "150", "--provider", provider];
+        let definitions: Value = json(&arguments);
+        let tokens = Tokenizer::O200k.count(&definitions.to_string());
+        assert!(tokens > 50 && tokens <= 150, "{provider}: {tokens}");
+        let both = json(&[&arguments[..], &["--json"]].concat());
+        assert_eq!(both["definitions"]["tools"], definitions);
+        assert_eq!(
+            (&both["tokens"]["picks"], &both["tokens"]["provider"]),
+            (&Value::from(tokens), &Value::from(provider))
+        );
+    }
+    let text = answer(&["pick", QUERY, "--catalog", WORKPLACE, "--token-budget", "150"]);
+    assert!(text.contains(" of 150 tokens (o200k_base, openai) in place of "), "{text}");
+    assert!(text.contains("    Shown: "), "{text}");
+}

@@ -1,0 +1,41 @@
+//! The integration tests of the program: what its user can see.
+
+// Answers, exit codes, bad input.
+mod cli;
+// The models by name: listing, pulling, and the tuned one.
+mod models;
+// Evaluation of rankings: figures, floors, comparison.
+mod evaluating;
+// The page that an evaluation leaves behind.
+mod reporting;
+// Calls in files.
+mod validating;
+// Findings in catalogs, as text, JSON and SARIF.
+mod checking;
+// What names mean, and who gives them.
+mod naming;
+// Tools as providers want them.
+mod translating;
+// Skills beside the picks.
+mod skills;
+// Picks within a budget of tokens.
+#[cfg(feature = "tokens")]
+mod budget;
+// Language models as rerankers.
+#[cfg(feature = "llm")]
+mod llm_reranking;
+// Embedding models behind an HTTP endpoint.
+#[cfg(feature = "endpoint")]
+mod endpoint;
+// Models on ONNX Runtime.
+#[cfg(feature = "fastembed")]
+mod minilm;
+#[cfg(feature = "fastembed")]
+mod cross_encoder;
+// A server of the tests, which the library's tests use too.
+#[cfg(any(feature = "endpoint", feature = "llm"))]
+#[cfg_attr(feature = "llm", expect(dead_code, reason = "the library's tests are answered in more ways"))]
+#[path = "../../../../tests/main/server.rs"]
+mod server;
+// What the modules above share.
+mod support;

@@ -1,0 +1,72 @@
+//! Skills in `picktools pick`.
+
+use crate::cli::{WORKPLACE, answer, json, picktools, refusal, stderr, stdout};
+
+const TERMINAL: [&str; 4] = ["--catalog", "fixtures/catalogs/terminal", "--skills", "fixtures/skills-terminal"];
+
+fn arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&["pick"], more, &TERMINAL].concat()
+}
+
+#[test]
+fn skills_are_printed_under_the_picks() {
+    let text = answer(&arguments(&["try my branch out on staging", "-k", "1", "--exclude", "write_file"]));
+    for part in [
+        "The skill \"deploy-staging\" needs it",
+        "\nSkills:\n 1. deploy-staging  0.",
+        "  deploy-staging/SKILL.md\n",
+        "    Its tools: terminal/terminalRun, terminal/terminalReadFile\n",
+        "    terminal/terminalWriteFile is left out, though it needs it: excluded by the caller\n",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    let none = answer(&arguments(&["Change directory"]));
+    assert!(none.contains("\nNo skill fits.\n"), "{none}");
+}
+
+#[test]
+fn json_has_the_skills() {
+    let json = json(&arguments(&["deploy-staging", "--json"]));
+    let skill = &json["skills"][0];
+    assert_eq!((&skill["name"], &skill["path"]), (&"deploy-staging".into(), &"deploy-staging/SKILL.md".into()));
+    assert_eq!(skill["allowed_tools"][0]["name"], "bash");
+    assert_eq!(skill["tools"][0], "terminal/terminalRun");
+    assert!(skill["score"].is_number() && skill["reason"].is_string() && skill.get("body").is_none(), "{skill}");
+}
+
+#[test]
+fn prompt_sections_stand_in_place_of_the_list() {
+    let text = answer(&arguments(&["deploy-staging", "-k", "1", "--prompt-section"]));
+    assert!(text.starts_with("You have access to these tools:\n- terminalRun (aliases: bash, "), "{text}");
+    assert!(text.contains("\n\nYou have access to these skills:\n- deploy-staging: Deploys "), "{text}");
+    let output = picktools(&arguments(&["x", "--prompt-section", "--json"])).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    let tools = answer(&["pick", "book a meeting room", "--catalog", WORKPLACE, "--prompt-section"]);
+    assert!(tools.contains("- book_meeting_room: ") && !tools.contains("skill"), "{tools}");
+}
+
+#[test]
+fn what_cannot_be_used_is_one_warning_each() {
+    let warnings = |skills: &str| {
+        let arguments = ["pick", "resize a picture", "--catalog", WORKPLACE, "--skills", skills];
+        let output = picktools(&arguments).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stdout(&output).starts_with(" 1. media/resize-image"));
+        stderr(&output)
+    };
+    let incompatible = warnings("fixtures/skills");
+    assert_eq!(incompatible.lines().count(), 1, "{incompatible}");
+    assert!(incompatible.starts_with("warning: the skill \"export-icons\" (design/export-icons/SKILL.md) cannot be"));
+    assert!(incompatible.contains("did you mean create_pull_request"), "{incompatible}");
+    let bad = warnings("fixtures/broken/skills");
+    assert_eq!(bad.lines().count(), 7, "{bad}");
+    assert!(bad.lines().all(|line| line.starts_with("warning: fixtures/broken/skills/")), "{bad}");
+}
+
+#[test]
+fn a_folder_without_skills_is_refused() {
+    for (folder, part) in [("fixtures/formats", "holds no SKILL.md"), ("no/such", "cannot read no/such")] {
+        let error = refusal(&["pick", "x", "--catalog", WORKPLACE, "--skills", folder]);
+        assert!(error.contains(part) && error.contains(folder), "{error}");
+    }
+}
