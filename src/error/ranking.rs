@@ -110,14 +110,8 @@ pub enum IndexError {
     Skills(CatalogError),
 }
 
-impl From<tantivy::TantivyError> for IndexError {
-    fn from(error: tantivy::TantivyError) -> Self {
-        Self::Keyword { reason: error.to_string() }
-    }
-}
-
-impl From<std::io::Error> for IndexError {
-    fn from(error: std::io::Error) -> Self {
+impl IndexError {
+    pub(crate) fn keyword(error: impl std::fmt::Display) -> Self {
         Self::Keyword { reason: error.to_string() }
     }
 }

@@ -81,7 +81,8 @@ impl KeywordIndex {
         let field = schema.add_text_field("document", TextOptions::default().set_indexing_options(indexing));
         let mut writer = Index::builder()
             .schema(schema.build())
-            .single_segment_index_writer(RamDirectory::create(), BUILD_MEMORY)?;
+            .single_segment_index_writer(RamDirectory::create(), BUILD_MEMORY)
+            .map_err(IndexError::keyword)?;
         let mut lengths = Vec::with_capacity(catalog.len());
         let mut forward = ForwardIndex::default();
         for tools in catalog.tools().chunks(TOOLS_PER_STEP) {
@@ -92,12 +93,12 @@ impl KeywordIndex {
                 forward.push(&terms);
                 let mut document = TantivyDocument::new();
                 document.add_pre_tokenized_text(field, PreTokenizedString { text: String::new(), tokens });
-                writer.add_document(document)?;
+                writer.add_document(document).map_err(IndexError::keyword)?;
             }
         }
-        let index = writer.finalize()?;
-        let searcher = index.reader()?.searcher();
-        let inverted = searcher.segment_reader(0).inverted_index(field)?;
+        let index = writer.finalize().map_err(IndexError::keyword)?;
+        let searcher = index.reader().map_err(IndexError::keyword)?.searcher();
+        let inverted = searcher.segment_reader(0).inverted_index(field).map_err(IndexError::keyword)?;
         let average_length = (lengths.iter().sum::<f32>() / lengths.len().max(1) as f32).max(1.0);
         let norms = lengths.iter().map(|length| K1 * (1.0 - B + B * length / average_length)).collect();
         Ok(Self { inverted, field, forward, norms })
@@ -107,7 +108,9 @@ impl KeywordIndex {
     ///
     /// The inverse document frequency is `ln(1 + N / n)`.
     pub(crate) fn look_up(&self, term: &str, kind: TermKind) -> Result<Option<IndexedTerm>, IndexError> {
-        let Some(info) = self.inverted.get_term_info(&Term::from_field_text(self.field, term))? else {
+        let info =
+            self.inverted.get_term_info(&Term::from_field_text(self.field, term)).map_err(IndexError::keyword)?;
+        let Some(info) = info else {
             return Ok(None);
         };
         let idf = (1.0 + self.norms.len() as f32 / info.doc_freq as f32).ln();
@@ -121,7 +124,10 @@ impl KeywordIndex {
         IndexedTerm { info, weight, .. }: &IndexedTerm,
         mut each: impl FnMut(usize, f32),
     ) -> Result<(), IndexError> {
-        let mut postings = self.inverted.read_block_postings_from_terminfo(info, IndexRecordOption::WithFreqs)?;
+        let mut postings = self
+            .inverted
+            .read_block_postings_from_terminfo(info, IndexRecordOption::WithFreqs)
+            .map_err(IndexError::keyword)?;
         while !postings.docs().is_empty() {
             for (&doc, &frequency) in postings.docs().iter().zip(postings.freqs()) {
                 if doc == TERMINATED {
