@@ -186,3 +186,74 @@ fn check_shape(embedder: &dyn Embedder, vectors: &[Vec<f32>], texts: usize) -> R
     };
     Err(EmbedError::Inference { model: embedder.identity().to_owned(), reason })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The dot product by its definition, and the sum of what is summed, without signs: both in double precision.
+    fn naive(a: ArrayView1<'_, f32>, b: ArrayView1<'_, f32>) -> (f64, f64) {
+        let (mut sum, mut magnitude) = (0.0, 0.0);
+        for at in 0..a.len() {
+            let product = f64::from(a[at]) * f64::from(b[at]);
+            sum += product;
+            magnitude += product.abs();
+        }
+        (sum, magnitude)
+    }
+
+    /// Values of every magnitude whose products and their sums are finite.
+    fn value() -> impl Strategy<Value = f32> {
+        let extremes = [0.0, -0.0, f32::MIN_POSITIVE, -1e-45, 1e-20, f32::EPSILON, 1e18, -1e18];
+        prop_oneof![4 => -1.0_f32..1.0, 1 => prop::sample::select(extremes.to_vec())]
+    }
+
+    /// Two matrices with rows of one length: `rows.0` and `rows.1` rows of `dimensions` values.
+    fn matrices() -> impl Strategy<Value = (Array2<f32>, Array2<f32>)> {
+        let edges = prop::sample::select(vec![0, 1, LANES - 1, LANES, LANES + 1, 3 * LANES, 256]);
+        (0..6_usize, 0..4_usize, prop_oneof![0..80_usize, edges]).prop_flat_map(|(a, b, dimensions)| {
+            let matrix = move |rows: usize| {
+                let values = prop::collection::vec(value(), rows * dimensions);
+                values.prop_map(move |values| Array2::from_shape_vec((rows, dimensions), values).expect("it fits"))
+            };
+            (matrix(a), matrix(b))
+        })
+    }
+
+    /// Compares the kernel's products with the definition's, within the bound of a float sum's rounding (Higham,
+    /// Accuracy and Stability of Numerical Algorithms, 3.1), and that of products too small to be told from zero.
+    fn check(a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>) -> Result<(), TestCaseError> {
+        let found = products(a, b);
+        prop_assert_eq!(found.dim(), (a.nrows(), b.nrows()));
+        let terms = a.ncols() as f64 + 2.0;
+        for ((row, column), &product) in found.indexed_iter() {
+            let (exact, magnitude) = naive(a.row(row), b.row(column));
+            let bound = terms * (magnitude * f64::from(f32::EPSILON) + 1e-45);
+            prop_assert!((f64::from(product) - exact).abs() <= bound, "{} is not {} ± {}", product, exact, bound);
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn products_equal_the_definition((a, b) in matrices()) {
+            check(a.view(), b.view())?;
+        }
+
+        #[test]
+        fn products_of_strided_views_equal_the_definition((a, b) in matrices()) {
+            check(a.slice(ndarray::s![..;2, ..]), b.slice(ndarray::s![..;-1, ..]))?;
+            check(a.slice(ndarray::s![.., ..;2]), b.slice(ndarray::s![.., ..;2]))?;
+        }
+
+        #[test]
+        fn a_product_does_not_depend_on_the_other_rows((a, b) in matrices()) {
+            let all = products(a.view(), b.view());
+            for ((row, column), product) in all.indexed_iter() {
+                let (a, b) = (a.row(row).insert_axis(Axis(0)), b.row(column).insert_axis(Axis(0)));
+                prop_assert_eq!(products(a, b)[[0, 0]].to_bits(), product.to_bits());
+            }
+        }
+    }
+}
