@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use self::fits::Fit;
 use crate::access::Eligibility;
-use crate::embed::Embedder;
+use crate::embed::{Embedder, ModelKind};
 use crate::ranking::{Candidate, ToolId, top_k};
 use crate::retrieve::Signal;
 use crate::sequences::{Gain, Gains};
@@ -142,9 +142,12 @@ impl Retriever {
         }
     }
 
-    /// Tells a static model from others by its vectors being quicker to compute than to look up.
+    /// Returns what a model is in a ranking.
     pub(crate) fn of(embedder: &dyn Embedder) -> Self {
-        if embedder.worth_caching() { Self::Model } else { Self::Static }
+        match embedder.kind() {
+            ModelKind::Static => Self::Static,
+            ModelKind::Contextual => Self::Model,
+        }
     }
 }
 

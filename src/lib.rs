@@ -76,7 +76,7 @@ pub use client::{ClientFuture, ToolClient};
 pub use embed::EndpointEmbedder;
 #[cfg(feature = "tuned")]
 pub use embed::TunedEmbedder;
-pub use embed::{CacheStatus, Embedder, Role, StaticEmbedder, WordVectors};
+pub use embed::{CacheStatus, Embedder, ModelKind, Role, StaticEmbedder, WordVectors};
 #[cfg(feature = "fastembed")]
 pub use embed::{FastEmbedder, HubModel};
 pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};

@@ -29,6 +29,16 @@ pub use self::fastembed::{FastEmbedder, HubModel};
 #[cfg(feature = "endpoint")]
 pub use endpoint::EndpointEmbedder;
 
+/// How a model reads a text. Rankings weigh the two kinds differently, as they err differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ModelKind {
+    /// The vector of a text is the sum of its words' vectors, whatever stands around them.
+    Static,
+    /// A word is read in its context, by a transformer for example.
+    Contextual,
+}
+
 /// A model that turns texts into vectors whose dot product is the similarity of the texts.
 ///
 /// An embedder is shared between threads; one that needs exclusive access to its model keeps a lock inside.
@@ -39,7 +49,15 @@ pub trait Embedder: Send + Sync {
     /// Returns the length of every vector.
     fn dimensions(&self) -> usize;
 
-    /// Tells whether vectors shall be kept in a cache; not so where a vector is quicker to compute than to look up.
+    /// Returns how the model reads a text; [`ModelKind::Contextual`] unless the model says otherwise.
+    ///
+    /// In the hybrid mode, the built-in static model ranks beside a contextual one, and a static one takes its place.
+    fn kind(&self) -> ModelKind {
+        ModelKind::Contextual
+    }
+
+    /// Returns `true` if vectors shall be kept in a cache; `false` suits a model that computes a vector quicker than it
+    /// is looked up.
     fn worth_caching(&self) -> bool {
         true
     }

@@ -20,7 +20,7 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::word_pieces::WordPieces;
-use super::{Embedder, Role, WordVectors};
+use super::{Embedder, ModelKind, Role, WordVectors};
 use crate::error::EmbedError;
 
 static BYTES: &[u8] = include_bytes!("../../models/static/model.bin");
@@ -199,6 +199,10 @@ impl Embedder for StaticEmbedder {
 
     fn dimensions(&self) -> usize {
         self.dimensions
+    }
+
+    fn kind(&self) -> ModelKind {
+        ModelKind::Static
     }
 
     fn worth_caching(&self) -> bool {

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use picktools::{
-    CacheStatus, EmbedError, Embedder, Engine, IndexError, Mode, PickError, PickOptions, Role, Selection, Stage,
-    StageStatus,
+    CacheStatus, EmbedError, Embedder, Engine, IndexError, Mode, ModelKind, PickError, PickOptions, Role, Selection,
+    Stage, StageStatus,
 };
 
 use crate::support::{KEYWORDS, WORKPLACE, catalog, files, ids, in_mode, pick, public_ids, scored_by, tool, workplace};
@@ -125,6 +125,54 @@ fn with_a_model_the_ranking_is_hybrid_and_says_what_each_retriever_said() {
     let sum: f32 = fusion.parts.values().map(|part| part.weight * part.score).sum();
     assert!((sum - fusion.value).abs() < 1e-4, "{sum} against {}", fusion.value);
     assert_eq!(json(&selection), json(&pick(&engine, "book a meeting room", &in_mode(Mode::Hybrid))));
+}
+
+/// A [`Fake`] that says of itself what it is told to.
+struct Declared {
+    kind: ModelKind,
+    cached: bool,
+}
+
+impl Embedder for Declared {
+    fn identity(&self) -> &str {
+        "declared:1"
+    }
+
+    fn dimensions(&self) -> usize {
+        DIMENSIONS
+    }
+
+    fn kind(&self) -> ModelKind {
+        self.kind
+    }
+
+    fn worth_caching(&self) -> bool {
+        self.cached
+    }
+
+    fn embed(&self, _: Role, texts: &[&str], _: &(dyn Fn(usize) + Sync)) -> Result<Vec<Vec<f32>>, EmbedError> {
+        Ok(texts.iter().map(|text| fake_vector(text)).collect())
+    }
+}
+
+#[test]
+fn only_a_model_that_says_it_is_static_takes_the_place_of_the_static_one() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    for (kind, cached) in [
+        (ModelKind::Static, false),
+        (ModelKind::Static, true),
+        (ModelKind::Contextual, false),
+        (ModelKind::Contextual, true),
+    ] {
+        let builder = Engine::builder(workplace()).embedder(Arc::new(Declared { kind, cached }));
+        let engine = builder.cache_dir(folder.path()).build().expect("the model works");
+        let selection = pick(&engine, "book a meeting room", &PickOptions::default());
+        let models: Vec<&str> =
+            selection.picks[0].provenance.semantic.iter().map(|evidence| evidence.model.as_str()).collect();
+        let expected = if kind == ModelKind::Static { 1 } else { 2 };
+        assert_eq!((models.len(), models.last()), (expected, Some(&"declared:1")), "{kind:?} {cached}");
+        assert_eq!(engine.stats().cache.is_some(), cached, "{kind:?} {cached}");
+    }
 }
 
 #[test]
