@@ -43,6 +43,7 @@ mod check;
 mod access;
 #[cfg(feature = "fastembed")]
 mod onnx;
+pub mod store;
 mod embed;
 mod index;
 mod retrieve;

@@ -68,6 +68,8 @@ use std::time::Duration;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use crate::store::{Staged, TEMPORARY_EXTENSION};
+
 /// Version of the segment layout; a change leaves older folders unread.
 const FORMAT_VERSION: u32 = 1;
 /// First bytes of every segment.
@@ -380,12 +382,11 @@ impl VectorCache {
         let digest = Sha256::digest(&bytes);
         let name = segment_name(self.generation, &digest);
         fs::create_dir_all(&self.folder)?;
-        let mut file = tempfile::Builder::new().suffix(".tmp").tempfile_in(&self.folder)?;
+        let mut file = Staged::in_folder(&self.folder).map_err(|error| error.source)?;
         file.write_all(&bytes)?;
         file.write_all(&digest)?;
-        // A merge removes what this file replaces, so this file must have reached the disk.
-        file.as_file().sync_all()?;
-        file.persist(self.folder.join(&name))?;
+        // A merge removes what this file replaces, so this file must have reached the disk: it has once it is placed.
+        file.place(&name).map_err(|error| error.source)?;
         Ok(name)
     }
 
@@ -476,7 +477,7 @@ fn remove_stale_temporaries(folder: &Path, written: &str) -> io::Result<()> {
     };
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "tmp")
+        if path.extension().is_some_and(|extension| extension == TEMPORARY_EXTENSION)
             && let Ok(then) = modified(&path)
             && now.duration_since(then).is_ok_and(|age| age > STALE_AFTER)
         {

@@ -1,18 +1,14 @@
 //! Lines in, whole files out: what every evaluation format shares.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 
 use super::EvalError;
 use crate::excerpt::cut;
+use crate::store::{self, StoreError};
 
 /// The most characters of a file's own text that an error quotes.
 const EXCERPT_CHARS: usize = 80;
-
-/// How many temporary names are tried before giving up.
-const TEMPORARY_NAMES: u32 = 64;
 
 /// Reads a whole file.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, EvalError> {
@@ -82,55 +78,17 @@ pub(super) fn check_written_id(id: &str, column: &'static str) -> Result<(), Eva
 }
 
 /// Replaces `path` with `bytes`, wholly or not at all.
-///
-/// The bytes go to a new file in the same folder, since a rename is atomic only within one file
-/// system, and reach the disk before the rename, so a crash leaves the old file or the new one.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), EvalError> {
-    write_and_rename(path, bytes).map_err(|source| EvalError::Write { path: path.to_path_buf(), source })
+    store::write(path, bytes).map_err(unwritable)
 }
 
 /// Fails where [`write_atomically`] would, so that a long evaluation is not for nothing.
 pub fn check_writable(path: &Path) -> Result<(), EvalError> {
-    let checked = if path.is_dir() {
-        Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"))
-    } else {
-        create_beside(path).and_then(|(file, temporary)| {
-            drop(file);
-            fs::remove_file(temporary)
-        })
-    };
-    checked.map_err(|source| EvalError::Write { path: path.to_path_buf(), source })
+    store::check_writable(path).map_err(unwritable)
 }
 
-fn write_and_rename(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (mut file, temporary) = create_beside(path)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all());
-    // Closed before the rename: some systems refuse to rename an open file.
-    drop(file);
-    let renamed = written.and_then(|()| fs::rename(&temporary, path));
-    if renamed.is_err() {
-        // The first failure is the one worth reporting; a leftover file is only untidy.
-        drop(fs::remove_file(&temporary));
-    }
-    renamed
-}
-
-/// Creates a hidden file next to `path` that no other writer holds.
-fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
-    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
-    let process = std::process::id();
-    for attempt in 0..TEMPORARY_NAMES {
-        let mut hidden = OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{process}-{attempt}.tmp"));
-        let temporary = path.with_file_name(hidden);
-        match OpenOptions::new().write(true).create_new(true).open(&temporary) {
-            Ok(file) => return Ok((file, temporary)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, "every temporary name is taken"))
+fn unwritable(StoreError { path, source }: StoreError) -> EvalError {
+    EvalError::Write { path, source }
 }
 
 /// A folder for one test, removed when dropped; the module has no use for one elsewhere.
@@ -166,13 +124,7 @@ pub(super) mod scratch {
 
 #[cfg(test)]
 mod tests {
-    use super::scratch::Scratch;
     use super::*;
-
-    fn names(folder: &Path) -> Vec<OsString> {
-        let entries = fs::read_dir(folder).expect("the folder exists");
-        entries.map(|entry| entry.expect("the entry is readable").file_name()).collect()
-    }
 
     #[test]
     fn lines_are_numbered_as_in_an_editor() {
@@ -186,27 +138,5 @@ mod tests {
         let error = lines(b"fine\nab\xffcd\n", Path::new("q.jsonl")).find_map(Result::err);
         let message = error.expect("the second line is invalid").to_string();
         assert!(message.starts_with("q.jsonl:2: not valid UTF-8 from byte 3"), "{message}");
-    }
-
-    #[test]
-    fn a_write_replaces_the_file_and_leaves_nothing_else() {
-        let scratch = Scratch::new();
-        let path = scratch.path().join("out.trec");
-        write_atomically(&path, b"old").expect("a first write works");
-        write_atomically(&path, b"new").expect("a second write works");
-        assert_eq!(fs::read(&path).expect("it was written"), b"new");
-        assert_eq!(names(scratch.path()), ["out.trec"]);
-    }
-
-    #[test]
-    fn a_failed_write_leaves_what_was_there() {
-        let scratch = Scratch::new();
-        let taken = scratch.path().join("folder");
-        fs::create_dir(&taken).expect("the folder is new");
-        assert!(matches!(write_atomically(&taken, b"x"), Err(EvalError::Write { .. })));
-        assert_eq!(names(scratch.path()), ["folder"]);
-        let absent = scratch.path().join("absent/out");
-        assert!(matches!(write_atomically(&absent, b"x"), Err(EvalError::Write { .. })));
-        assert!(matches!(write_atomically(Path::new("/"), b"x"), Err(EvalError::Write { .. })));
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 
 use picktools::EmbedError;
+use picktools::store::Staged;
 
 const CHECK_SOURCE: &str = "name another URL or file with --from";
 
@@ -67,13 +68,11 @@ pub(super) fn fetch(
 
 /// Returns the SHA-256 of a file.
 pub(super) fn sha256(path: &Path) -> std::io::Result<String> {
-    let mut digest = Sha256::new();
-    digest.update(fs::read(path)?);
-    Ok(hex(digest))
+    Ok(hex(&Sha256::digest(fs::read(path)?)))
 }
 
-fn hex(digest: Sha256) -> String {
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn open(from: &str, limits: &Limits) -> Result<Source, Failure> {
@@ -109,8 +108,7 @@ fn take(
     let folder = wanted.to.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(unwritable)?;
     // Removed when it is dropped, unless it was given its place.
-    let mut file = tempfile::Builder::new().suffix(".part").tempfile_in(folder).map_err(unwritable)?;
-    let mut digest = Sha256::new();
+    let mut file = Staged::in_folder(folder).map_err(|error| unwritable(error.source))?;
     let mut buffer = vec![0; 64 * 1024];
     let mut taken = 0;
     let started = Instant::now();
@@ -129,14 +127,13 @@ fn take(
         if started.elapsed() > limits.time {
             return Err(Failure::new(format!("it broke off after {taken} bytes and {:?}", limits.time), "try again"));
         }
-        digest.update(&buffer[..count]);
         file.write_all(&buffer[..count]).map_err(unwritable)?;
         progress(taken, length);
     }
     if let Some(length) = length.filter(|&length| length != taken) {
         return Err(Failure::new(format!("it broke off after {taken} of {length} bytes"), "try again"));
     }
-    let found = hex(digest);
+    let found = hex(&file.sha256());
     if found != wanted.sha256 {
         let reason = format!("its SHA-256 is {found}, and not {}", wanted.sha256);
         let version = env!("CARGO_PKG_VERSION");
@@ -145,9 +142,7 @@ fn take(
             format!("it is damaged, or of another version: take the file of picktools {version}"),
         ));
     }
-    file.as_file().sync_all().map_err(unwritable)?;
-    file.persist(wanted.to).map_err(|error| unwritable(error.error))?;
-    Ok(())
+    file.place(wanted.to.file_name().unwrap_or_default()).map_err(|error| unwritable(error.source))
 }
 
 #[cfg(feature = "endpoint")]
