@@ -72,7 +72,7 @@ pub use catalog::{
 pub use check::{CHECK_VERSION, CheckReport, Finding, Rule, Severity};
 #[cfg(feature = "llm")]
 pub use client::ProviderClient;
-pub use client::{ClientFuture, ToolClient};
+pub use client::{ClientError, ClientFuture, ToolClient};
 #[cfg(feature = "endpoint")]
 pub use embed::EndpointEmbedder;
 #[cfg(feature = "tuned")]
@@ -99,8 +99,8 @@ pub use options::{Choice, MAX_IN_USE, PickError, PickOptions, TokenBudget, UNTRU
 #[cfg(feature = "tokens")]
 pub use provider::Tokenizer;
 pub use provider::{
-    Arguments, CallStream, Change, ChangeCode, Detail, EventReader, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS,
-    MAX_EVENT_BYTES, Provider, ToolCall, TranslateOptions, Translation, tool_references, translate,
+    Answer, Arguments, CallStream, Change, ChangeCode, Detail, EventReader, Finish, MAX_ANSWER_ARGUMENT_BYTES,
+    MAX_CALLS, MAX_EVENT_BYTES, Provider, ToolCall, TranslateOptions, Translation, tool_references, translate,
 };
 pub use query::{MAX_QUERY_BYTES, Query};
 pub use ranking::ToolId;

@@ -5,15 +5,11 @@
 //! read, and [`Query::truncated`] says so: a request of a megabyte carries no more intent than its first pages, and
 //! must not cost more than they do.
 
-mod transcript;
-
 use std::ops::Range;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
-
-use self::transcript::Transcript;
 
 /// The most text of a request that is read, in bytes of UTF-8.
 pub const MAX_QUERY_BYTES: usize = 64 * 1024;
@@ -22,7 +18,7 @@ pub const MAX_QUERY_BYTES: usize = 64 * 1024;
 pub(crate) const MAX_SENTENCES: usize = 16;
 
 /// The most earlier messages that are read, the latest ones.
-const MAX_CONTEXT_MESSAGES: usize = 4;
+pub(crate) const MAX_CONTEXT_MESSAGES: usize = 4;
 /// Earlier messages say enough when they have as many bytes: "and in Turin?" has not.
 const CONTEXT_ENOUGH: usize = 20;
 /// The most text of earlier messages that is read, in bytes of UTF-8, the latest first.
@@ -31,7 +27,7 @@ const MAX_CONTEXT_BYTES: usize = 8 * 1024;
 /// The most names of called tools that are kept, the latest ones.
 const MAX_CALLED: usize = 64;
 /// Longer names are no tool's.
-const MAX_NAME_BYTES: usize = 2048;
+pub(crate) const MAX_NAME_BYTES: usize = 2048;
 
 /// Words that join clauses. Commas part the items of lists as often as clauses, and do not count.
 const JOINS: [&str; 7] = ["and", "then", "also", "but", "plus", "while", "or"];
@@ -62,18 +58,6 @@ impl Query {
         Self { text, truncated, conversation: String::new(), context: 0, called: Vec::new() }
     }
 
-    /// Reads a transcript: an array of messages, or an object with `messages` (OpenAI Chat, Anthropic, Ollama), `input`
-    /// (OpenAI Responses) or `contents` (Gemini).
-    ///
-    /// The last message of the user is the request, those before it are its context, and the names that the assistant
-    /// called are kept. Nothing else is read: who writes a tool's result or the assistant's text has no say in what is
-    /// picked. Of a long transcript the end is read. `None` where the value is no transcript.
-    pub fn from_transcript(value: &Value) -> Option<Self> {
-        let Transcript { mut said, called } = Transcript::read(value)?;
-        let request = said.pop().unwrap_or_default();
-        Some(Self { called, ..Self::new(request).with_context(&said) })
-    }
-
     /// Adds what the user said before, oldest first, so that a request that goes on with it is understood. What counts
     /// is the last message, and where it is as short as "and in Turin?", those before it: at most 4 messages and 8 KiB.
     #[must_use]
@@ -101,6 +85,12 @@ impl Query {
             self.context = context.len();
             self.conversation = format!("{context}\n{}", self.text);
         }
+        self
+    }
+
+    /// Names the tools that the assistant has called, each once, the latest last.
+    pub(crate) fn with_called(mut self, called: Vec<String>) -> Self {
+        self.called = called;
         self
     }
 
@@ -167,7 +157,7 @@ impl Query {
 }
 
 /// Adds the name of a called tool to those that were called later, unless it is there, is no name, or there are enough.
-fn add_called(called: &mut Vec<String>, name: &str) {
+pub(crate) fn add_called(called: &mut Vec<String>, name: &str) {
     let is_name = !name.trim().is_empty() && name.len() <= MAX_NAME_BYTES;
     if is_name && called.len() < MAX_CALLED && called.iter().all(|known| known != name) {
         called.push(name.to_owned());
@@ -220,17 +210,6 @@ impl From<&str> for Query {
 impl From<String> for Query {
     fn from(text: String) -> Self {
         Self::new(text)
-    }
-}
-
-impl From<&Value> for Query {
-    /// Takes a JSON string as it is, a transcript as [`Query::from_transcript`] does, and any other value as its
-    /// compact JSON text.
-    fn from(value: &Value) -> Self {
-        match value {
-            Value::String(text) => Self::new(text.as_str()),
-            other => Self::from_transcript(other).unwrap_or_else(|| Self::new(other.to_string())),
-        }
     }
 }
 

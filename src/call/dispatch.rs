@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{CallError, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, Repairer};
 use crate::access::{Access, AccessError};
 use crate::catalog::{Catalog, Tool};
-use crate::client::ToolClient;
+use crate::client::{ClientError, ToolClient};
 use crate::error::{CatalogError, ResponseError, TranslateError};
 use crate::provider::{Provider, TranslateOptions, Translation, translate};
 
@@ -60,12 +60,13 @@ pub enum ToolCallError {
     #[error("the request is no JSON object whose `tools`, if it has them, are an array; give the provider's own body")]
     Request,
     /// The client got no answer.
-    #[error("the model at {provider} did not answer: {reason}")]
+    #[error("the model at {provider} did not answer")]
     Client {
         /// The format that was spoken.
         provider: Provider,
         /// What the client said.
-        reason: String,
+        #[source]
+        source: ClientError,
     },
     /// The answer is none.
     #[error(transparent)]
@@ -96,7 +97,7 @@ pub async fn tool_call(
         (Value::Array(known), Value::Array(more)) => known.extend(more.iter().cloned()),
         _ => return Err(ToolCallError::Request),
     }
-    let response = client.send(request).await.map_err(|reason| ToolCallError::Client { provider, reason })?;
+    let response = client.send(request).await.map_err(|source| ToolCallError::Client { provider, source })?;
     let hydrator = hydrator.translated(&translation).max_argument_bytes(options.max_argument_bytes);
     let mut calls = Vec::new();
     for call in provider.calls(&response)? {

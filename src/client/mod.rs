@@ -1,5 +1,6 @@
 //! The `ToolClient` seam: asking a language model, in the format of its provider.
 
+mod error;
 #[cfg(feature = "llm")]
 mod provider_client;
 
@@ -7,6 +8,7 @@ use std::pin::Pin;
 
 use serde_json::Value;
 
+pub use error::ClientError;
 #[cfg(feature = "llm")]
 pub use provider_client::ProviderClient;
 
@@ -17,9 +19,13 @@ pub trait ToolClient: Send + Sync {
     /// Returns the format that it speaks.
     fn provider(&self) -> Provider;
 
-    /// Sends a request and returns the whole answer, or says why there is none.
+    /// Sends a request and returns the whole answer.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] where there is no answer; [`ClientError::Failed`] takes errors of the client's own.
     fn send(&self, request: Value) -> ClientFuture<'_>;
 }
 
 /// The answer of a [`ToolClient`].
-pub type ClientFuture<'a> = Pin<Box<dyn Future<Output = Result<Value, String>> + Send + 'a>>;
+pub type ClientFuture<'a> = Pin<Box<dyn Future<Output = Result<Value, ClientError>> + Send + 'a>>;

@@ -12,14 +12,12 @@ use serde_json::Value;
 use ureq::Agent;
 use ureq::http::{HeaderName, HeaderValue, Uri, header};
 
-use super::{ClientFuture, ToolClient};
+use super::{ClientError, ClientFuture, ToolClient};
 use crate::http::{self, EndpointOptions, Secret, printable, shortened};
-use crate::provider::Provider;
+use crate::provider::{Endpoint, Provider};
 
 /// The longest answer that is read, in bytes.
 const MAX_ANSWER_BYTES: u64 = 16 * 1024 * 1024;
-/// The version of Anthropic's interface that is spoken; its reference names no other.
-const ANTHROPIC_VERSION: &str = "2023-06-01";
 
 /// A [`ToolClient`] that posts requests to a provider, or to a server that speaks its format.
 #[derive(Clone)]
@@ -27,6 +25,7 @@ pub struct ProviderClient(Arc<Client>);
 
 struct Client {
     provider: Provider,
+    endpoint: &'static Endpoint,
     agent: Agent,
     base: Uri,
     timeout: Duration,
@@ -40,24 +39,27 @@ impl ProviderClient {
     ///
     /// # Errors
     ///
-    /// What is wrong with the URL, the key, or a provider that has no chat (MCP).
-    pub fn new(provider: Provider, base: &str, options: &EndpointOptions) -> Result<Self, String> {
-        let unusable = |reason| format!("{reason}: {}; write it like https://api.example.org/v1", printable(base));
-        let uri = http::base_url(base.trim().trim_end_matches('/')).map_err(unusable)?;
-        if provider == Provider::Mcp {
-            return Err("MCP is a protocol of tools and has no chat; name the model's own provider".to_owned());
-        }
+    /// [`ClientError::Configuration`] for a URL or key that cannot be used, or a provider that has no chat (MCP).
+    pub fn new(provider: Provider, base: &str, options: &EndpointOptions) -> Result<Self, ClientError> {
+        let unusable = |reason: String| ClientError::Configuration { reason };
+        let base = base.trim().trim_end_matches('/');
+        let uri = http::base_url(base).map_err(|reason| {
+            unusable(format!("{reason}: {}; write it like https://api.example.org/v1", printable(base)))
+        })?;
+        let endpoint = provider.endpoint().ok_or_else(|| {
+            unusable(format!("{provider} is a protocol of tools and has no chat; name the model's own provider"))
+        })?;
         let key = Secret::new(options.api_key.as_deref());
-        let headers = headers(provider, key.as_ref())
-            .map_err(|()| "the API key holds characters that cannot be sent".to_owned())?;
+        let headers = headers(endpoint, key.as_ref())
+            .map_err(|()| unusable("the API key holds characters that cannot be sent".to_owned()))?;
         let agent = options.agent(&uri);
-        Ok(Self(Arc::new(Client { provider, agent, base: uri, timeout: options.timeout, key, headers })))
+        Ok(Self(Arc::new(Client { provider, endpoint, agent, base: uri, timeout: options.timeout, key, headers })))
     }
 }
 
 impl ProviderClient {
     /// Sends a request on this thread, which is held for no longer than `within` and reads at most `most` bytes.
-    pub(crate) fn post(&self, request: Value, within: Duration, most: u64) -> Result<Value, String> {
+    pub(crate) fn post(&self, request: Value, within: Duration, most: u64) -> Result<Value, ClientError> {
         self.0.post(request, within.min(self.0.timeout), most)
     }
 }
@@ -70,18 +72,13 @@ impl fmt::Debug for ProviderClient {
 }
 
 /// The headers by which a provider knows its caller.
-fn headers(provider: Provider, key: Option<&Secret>) -> Result<Vec<(HeaderName, HeaderValue)>, ()> {
-    let mut headers = Vec::new();
-    let (name, scheme) = match provider {
-        Provider::Anthropic => {
-            headers.push((HeaderName::from_static("anthropic-version"), HeaderValue::from_static(ANTHROPIC_VERSION)));
-            (HeaderName::from_static("x-api-key"), "")
-        }
-        Provider::Gemini => (HeaderName::from_static("x-goog-api-key"), ""),
-        _ => (header::AUTHORIZATION, "Bearer "),
-    };
+fn headers(endpoint: &Endpoint, key: Option<&Secret>) -> Result<Vec<(HeaderName, HeaderValue)>, ()> {
+    let fixed =
+        endpoint.headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+    let mut headers: Vec<_> = fixed.collect();
     if let Some(key) = key {
-        headers.push((name, key.header(scheme)?));
+        let (name, scheme) = endpoint.key;
+        headers.push((HeaderName::from_static(name), key.header(scheme)?));
     }
     Ok(headers)
 }
@@ -98,56 +95,40 @@ impl ToolClient for ProviderClient {
         Box::pin(async move {
             let sent =
                 tokio::task::spawn_blocking(move || client.post(request, client.timeout, MAX_ANSWER_BYTES)).await;
-            sent.map_err(|error| format!("the client failed: {error}"))?
+            sent.map_err(|error| ClientError::Failed { source: error.into() })?
         })
     }
 }
 
 impl Client {
-    fn post(&self, mut request: Value, within: Duration, most: u64) -> Result<Value, String> {
-        let path = self.path(&mut request)?;
+    fn post(&self, mut request: Value, within: Duration, most: u64) -> Result<Value, ClientError> {
+        let Some(path) = (self.endpoint.path)(&mut request) else {
+            let reason = "the request names no model; give it as `model`".to_owned();
+            return Err(ClientError::Request { reason });
+        };
         let url = format!("{}{path}", self.base.to_string().trim_end_matches('/'));
         let mut call = self.agent.post(url).header(header::CONTENT_TYPE, "application/json");
         for (name, value) in &self.headers {
             call = call.header(name, value);
         }
-        let failed = |error: &ureq::Error| shortened(&http::without(self.key.as_ref(), &http::reason(error, within)));
+        let failed = |error: &ureq::Error| self.no_answer(error, within);
         let call = call.config().timeout_global(Some(within)).build();
         let mut response = call.send(request.to_string()).map_err(|error| failed(&error))?;
         let status = response.status();
         let body = http::read(response.body_mut(), most).map_err(|error| failed(&error))?;
-        let Some(body) = body else {
-            return Err(format!("its answer is longer than {} MiB", most >> 20));
-        };
+        let body = body.ok_or(ClientError::TooLarge { limit: most })?;
+        let told = || http::message(self.key.as_ref(), &body);
         if !status.is_success() {
-            return Err(format!("it answered {status}: {}", http::message(self.key.as_ref(), &body)));
+            return Err(ClientError::Status { status: status.as_u16(), answer: format!("{status}: {}", told()) });
         }
-        serde_json::from_slice(&body)
-            .map_err(|error| format!("its answer is not JSON ({error}): {}", http::message(self.key.as_ref(), &body)))
+        serde_json::from_slice(&body).map_err(|error| ClientError::NotJson { excerpt: told(), source: error.into() })
     }
 
-    fn path(&self, request: &mut Value) -> Result<String, String> {
-        Ok(match self.provider {
-            Provider::OpenAiChat => "/chat/completions".to_owned(),
-            Provider::OpenAiResponses => "/responses".to_owned(),
-            Provider::Anthropic => "/messages".to_owned(),
-            Provider::Ollama => {
-                if let Some(body) = request.as_object_mut() {
-                    body.entry("stream").or_insert(Value::Bool(false));
-                }
-                "/api/chat".to_owned()
-            }
-            Provider::Gemini => {
-                let model = request.as_object_mut().and_then(|body| body.shift_remove("model"));
-                let model = model.as_ref().and_then(Value::as_str).unwrap_or_default();
-                let model = model.strip_prefix("models/").unwrap_or(model);
-                let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-                if model.is_empty() || !model.chars().all(plain) {
-                    return Err("the request names no model; give it as `model`".to_owned());
-                }
-                format!("/models/{model}:generateContent")
-            }
-            Provider::Mcp => return Err("MCP has no chat".to_owned()),
-        })
+    fn no_answer(&self, error: &ureq::Error, within: Duration) -> ClientError {
+        let reason = shortened(&http::without(self.key.as_ref(), &http::reason(error, within)));
+        match error {
+            ureq::Error::Timeout(_) => ClientError::Timeout { reason },
+            _ => ClientError::Connection { reason },
+        }
     }
 }

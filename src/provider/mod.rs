@@ -4,106 +4,113 @@
 //! `provider_schema`, else from its `parameters`, and never changes either. What a view cannot express is said in
 //! [`Translation::changes`]; a call is validated against the canonical schema, so that a looser view loses nothing but
 //! the model's guidance. [`Provider::restore_arguments`] undoes on the call side what a view renamed or wrapped.
-//! [`Provider::calls`] and [`CallStream`] read the calls out of an answer.
+//! [`Provider::answer`] and [`CallStream`] read what a model answers, and
+//! [`Query::from_transcript`](crate::query::Query::from_transcript) what was said before.
 //!
-//! Facts about providers are constants here and in `view`, each with its source; `docs/providers.md` is the overview.
+//! What is particular to a provider stands in its own file, each fact with its source: its rules, its definitions, its
+//! answers, streams and messages, and its endpoint. `format` says what such a file tells; `docs/providers.md` is the
+//! overview. Another provider is a file and a line below.
 
+mod anthropic;
+mod answer;
 mod calls;
 mod detail;
 mod events;
+mod format;
+mod gemini;
+mod mcp;
 mod naming;
+mod ollama;
+mod openai_chat;
+mod openai_responses;
 mod restore;
 mod stream;
 mod tokens;
+mod transcript;
 mod translate;
 mod view;
+mod wire;
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::UnknownProvider;
 
+pub use answer::{Answer, Finish};
 pub use calls::{Arguments, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, ToolCall};
 pub use detail::Detail;
 pub use events::{EventReader, MAX_EVENT_BYTES};
+#[cfg(feature = "llm")]
+pub(crate) use format::Endpoint;
+use format::{Format, Strictness};
 pub use stream::CallStream;
 #[cfg(feature = "tokens")]
 pub use tokens::Tokenizer;
 pub use translate::{Change, ChangeCode, TranslateOptions, Translation, tool_references, translate};
 
-/// A format of tools and calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Provider {
-    /// OpenAI Chat Completions, and all that speak it.
-    OpenAiChat,
-    /// OpenAI Responses.
-    OpenAiResponses,
-    /// Anthropic Messages.
-    Anthropic,
-    /// Gemini `generateContent`.
-    Gemini,
-    /// Ollama `/api/chat`.
-    Ollama,
-    /// The Model Context Protocol: `tools/list` and `tools/call`.
-    Mcp,
+/// Makes the enum, its list, and the one place where a provider's format is looked up.
+macro_rules! providers {
+    ($($(#[$doc:meta])* $provider:ident => $format:path,)*) => {
+        /// A format of tools and calls.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Provider {
+            $($(#[$doc])* $provider,)*
+        }
+
+        impl Provider {
+            /// Every provider, in the order of the documentation.
+            pub const ALL: [Self; [$(Self::$provider),*].len()] = [$(Self::$provider),*];
+
+            fn format(self) -> &'static dyn Format {
+                match self {
+                    $(Self::$provider => &$format,)*
+                }
+            }
+        }
+    };
 }
 
-/// The most tools of a request to OpenAI. Source: `developers.openai.com/api/reference`, Chat Completions `tools`
-/// ("a max of 128 functions are supported"), and the error `array_above_max_length`.
-pub(crate) const OPENAI_MAX_TOOLS: usize = 128;
-
-/// The most function declarations of a request to Gemini. Source: Vertex AI reference, `Tool.functionDeclarations`.
-pub(crate) const GEMINI_MAX_TOOLS: usize = 512;
-
-/// The most deferred tools of a request to Anthropic. Source: `platform.claude.com`, "Tool search tool", limits.
-pub(crate) const ANTHROPIC_MAX_DEFERRED: usize = 10_000;
-
-/// The longest description of a function that every OpenAI model takes, in characters. Source: the error
-/// `string_above_max_length` ("Expected a string with maximum length 1024").
-pub(crate) const OPENAI_MAX_DESCRIPTION: usize = 1024;
+providers! {
+    /// OpenAI Chat Completions, and all that speak it.
+    OpenAiChat => openai_chat::OpenAiChat,
+    /// OpenAI Responses.
+    OpenAiResponses => openai_responses::OpenAiResponses,
+    /// Anthropic Messages.
+    Anthropic => anthropic::Anthropic,
+    /// Gemini `generateContent`.
+    Gemini => gemini::Gemini,
+    /// Ollama `/api/chat`.
+    Ollama => ollama::Ollama,
+    /// The Model Context Protocol: `tools/list` and `tools/call`.
+    Mcp => mcp::Mcp,
+}
 
 impl Provider {
-    /// Every provider, in the order of the documentation.
-    pub const ALL: [Self; 6] =
-        [Self::OpenAiChat, Self::OpenAiResponses, Self::Anthropic, Self::Gemini, Self::Ollama, Self::Mcp];
-
     /// Returns the provider's stable name.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::OpenAiChat => "openai",
-            Self::OpenAiResponses => "openai-responses",
-            Self::Anthropic => "anthropic",
-            Self::Gemini => "gemini",
-            Self::Ollama => "ollama",
-            Self::Mcp => "mcp",
-        }
+        self.format().rules().name
     }
 
-    /// Tells whether the provider can hold a model to a schema.
+    /// Returns `true` if the provider can hold a model to a schema.
     pub fn has_strict(self) -> bool {
-        matches!(self, Self::OpenAiChat | Self::OpenAiResponses | Self::Anthropic)
+        self.format().rules().strict != Strictness::None
     }
 
-    /// Tells whether definitions can be loaded when the model asks for them.
+    /// Returns `true` if definitions can be loaded when the model asks for them.
     pub fn has_deferred_loading(self) -> bool {
-        matches!(self, Self::OpenAiResponses | Self::Anthropic)
+        self.format().rules().search.is_some()
     }
 
     /// What the provider does where neither the caller nor the tool says whether to be strict.
-    ///
-    /// Source: `developers.openai.com`, "Migrate to the Responses API" (functions are strict by default in Responses,
-    /// non-strict in Chat Completions); `platform.claude.com`, "Strict tool use" (off unless asked for).
     pub fn strict_by_default(self) -> bool {
-        self == Self::OpenAiResponses
+        self.format().rules().strict == Strictness::ByDefault
     }
 
-    fn max_tools(self) -> Option<usize> {
-        match self {
-            Self::OpenAiChat | Self::OpenAiResponses => Some(OPENAI_MAX_TOOLS),
-            Self::Gemini => Some(GEMINI_MAX_TOOLS),
-            Self::Anthropic | Self::Ollama | Self::Mcp => None,
-        }
+    /// How a model is asked over HTTP; `None` where there is no chat.
+    #[cfg(feature = "llm")]
+    pub(crate) fn endpoint(self) -> Option<&'static Endpoint> {
+        self.format().endpoint()
     }
 }
 

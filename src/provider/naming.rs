@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sha2::{Digest, Sha256};
 
-use super::Provider;
 use super::translate::{Change, ChangeCode};
 use crate::excerpt::cut;
 use crate::names::Advertised;
@@ -16,44 +15,14 @@ const DIGEST_LETTERS: usize = 8;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NameRule {
     /// The most characters, all of which are ASCII.
-    most: usize,
+    pub(super) most: usize,
     /// What is taken beside ASCII letters, digits and `_`.
-    others: &'static str,
+    pub(super) others: &'static str,
     /// Whether a name must start with a letter or `_`.
-    starts_with_letter: bool,
+    pub(super) starts_with_letter: bool,
 }
 
 impl NameRule {
-    /// The rule for names of tools.
-    ///
-    /// Sources: OpenAI, `FunctionObject.name` of the OpenAPI description ("a-z, A-Z, 0-9, or contain underscores and
-    /// dashes, with a maximum length of 64"); Anthropic, "Define tools" (`^[a-zA-Z0-9_-]{1,64}$`); Gemini,
-    /// `FunctionDeclaration.name` ("Must start with a letter or an underscore. Must be a-z, A-Z, 0-9, or contain
-    /// underscores, dots and dashes, with a maximum length of 64"); MCP, specification 2025-11-25, "Tool Names"
-    /// (1 to 128 of letters, digits, `_`, `-`, `.`). Ollama states none; models and proxies before it know OpenAI's.
-    pub(super) fn of_tools(provider: Provider) -> Self {
-        match provider {
-            Provider::OpenAiChat | Provider::OpenAiResponses | Provider::Anthropic | Provider::Ollama => {
-                Self { most: 64, others: "-", starts_with_letter: false }
-            }
-            Provider::Gemini => Self { most: 64, others: "-.", starts_with_letter: true },
-            Provider::Mcp => Self { most: 128, others: "-.", starts_with_letter: false },
-        }
-    }
-
-    /// The rule for property keys, where the provider has one.
-    ///
-    /// Sources: Anthropic, the error "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'"; Gemini,
-    /// `FunctionDeclaration.parameters` ("Parameter names must start with a letter or an underscore and must only
-    /// contain chars a-z, A-Z, 0-9, or underscores with a maximum length of 64").
-    pub(super) fn of_properties(provider: Provider) -> Option<Self> {
-        match provider {
-            Provider::Anthropic => Some(Self { most: 64, others: "-.", starts_with_letter: false }),
-            Provider::Gemini => Some(Self { most: 64, others: "", starts_with_letter: true }),
-            Provider::OpenAiChat | Provider::OpenAiResponses | Provider::Ollama | Provider::Mcp => None,
-        }
-    }
-
     fn takes(&self, c: char) -> bool {
         c.is_ascii_alphanumeric() || c == '_' || self.others.contains(c)
     }
@@ -136,12 +105,11 @@ pub(super) fn property_keys<'k>(
 ///
 /// Names that come to the same are qualified with their tools' sources, and then numbered.
 pub(super) fn tool_names(
-    provider: Provider,
+    rule: NameRule,
     advertised: &[Advertised],
     reserved: &[&str],
     changes: &mut Vec<Change>,
 ) -> Vec<String> {
-    let rule = NameRule::of_tools(provider);
     let mended: Vec<String> = advertised.iter().map(|shown| rule.mend(&shown.name)).collect();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for name in mended.iter().map(String::as_str).chain(reserved.iter().copied()) {
@@ -190,6 +158,7 @@ mod tests {
 
     use super::*;
     use crate::catalog::Tool;
+    use crate::provider::Provider;
 
     fn named(provider: Provider, tools: &[(&str, &str)]) -> Vec<String> {
         let shown = tools.iter().map(|&(source, name)| {
@@ -197,7 +166,7 @@ mod tests {
             tool.source = (!source.is_empty()).then(|| source.to_owned());
             Advertised { name: name.to_owned(), tool: Arc::new(tool), description: String::new() }
         });
-        tool_names(provider, &shown.collect::<Vec<_>>(), &["tool_search"], &mut Vec::new())
+        tool_names(provider.format().rules().tool_names, &shown.collect::<Vec<_>>(), &["tool_search"], &mut Vec::new())
     }
 
     #[test]
@@ -228,7 +197,7 @@ mod tests {
 
     #[test]
     fn keys_are_mended_and_told_apart() {
-        let rule = NameRule::of_properties(Provider::Anthropic);
+        let rule = Provider::Anthropic.format().rules().property_keys;
         let keys = ["$top", "@id", "#id", "filter[name]", "plain", "_x", "$x"].map(str::to_owned);
         let shown = property_keys(rule, keys.iter());
         assert_eq!((shown["$top"].as_str(), shown["filter[name]"].as_str()), ("_top", "filter_name_"));
@@ -245,10 +214,10 @@ mod tests {
             for provider in Provider::ALL {
                 let tools: Vec<(&str, &str)> = names.iter().map(|name| ("s/1", name.as_str())).collect();
                 let shown = named(provider, &tools);
-                let rule = NameRule::of_tools(provider);
+                let rule = provider.format().rules().tool_names;
                 prop_assert!(shown.iter().all(|name| rule.allows(name)), "{:?}", shown);
                 prop_assert_eq!(shown.iter().collect::<HashSet<_>>().len(), shown.len());
-                if let Some(rule) = NameRule::of_properties(provider) {
+                if let Some(rule) = provider.format().rules().property_keys {
                     let keys = property_keys(Some(rule), names.iter());
                     prop_assert!(keys.values().all(|key| rule.allows(key)), "{:?}", keys);
                 }

@@ -29,10 +29,11 @@ impl Provider {
     /// The work is bounded: where arguments are nested deeper than 128 levels, or a hostile schema leads on and on, what lies
     /// beyond is left as it is. The list is cut where it would grow beyond a mebibyte.
     pub fn restore_arguments(self, schema: &Value, arguments: &mut Value) -> Vec<String> {
+        let rules = self.format().rules();
         let mut walk = Walk {
             root: schema,
-            keys: NameRule::of_properties(self),
-            decode: self == Self::Gemini,
+            keys: rules.property_keys,
+            decode: rules.dialect == view::Dialect::Gemini,
             steps: MAX_STEPS,
             pointer: String::new(),
             bytes: 0,
@@ -341,7 +342,7 @@ mod tests {
         let schema = json!({"properties": {"$top": {"type": "integer"}, "page": {}, "list": {"type": "array", "items":
             {"$ref": "#/$defs/entry"}}}, "$defs": {"entry": {"properties": {"the name": {}, "the/name": {}}}}});
         let keys = ["the name".to_owned(), "the/name".to_owned()];
-        let rule = NameRule::of_properties(Provider::Anthropic);
+        let rule = Provider::Anthropic.format().rules().property_keys;
         let one = crate::provider::naming::property_keys(rule, keys.iter());
         let arguments =
             json!({"_top": 5, "page": 1, "list": [{one["the name"].clone(): 1, one["the/name"].clone(): 2}]});

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::Provider;
-use super::calls::{self, Arguments, At, Calls, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, ToolCall};
+use super::calls::{self, Arguments, Calls, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, ToolCall};
+use super::wire::At;
 use crate::error::ResponseError;
 
 /// Puts the calls of a streamed answer together, one event after the other.
@@ -29,6 +30,7 @@ use crate::error::ResponseError;
 /// ```
 #[derive(Debug)]
 pub struct CallStream {
+    provider: Provider,
     /// Calls that came whole.
     whole: Calls,
     /// Calls that come in pieces, by the place that the provider gives them.
@@ -42,19 +44,19 @@ pub struct CallStream {
 
 /// A call as far as it has come.
 #[derive(Debug, Default)]
-struct Pieces {
-    id: Option<String>,
-    name: String,
+pub(super) struct Pieces {
+    pub(super) id: Option<String>,
+    pub(super) name: String,
     text: String,
     /// Arguments that came at the start, and count where no text follows.
-    given: Option<Value>,
-    whole: bool,
+    pub(super) given: Option<Value>,
+    pub(super) whole: bool,
 }
 
 impl CallStream {
     /// Starts with nothing.
     pub fn new(provider: Provider) -> Self {
-        Self { whole: Calls::new(provider), pieces: BTreeMap::new(), bytes: 0, last: None, ended: false }
+        Self { provider, whole: Calls::default(), pieces: BTreeMap::new(), bytes: 0, last: None, ended: false }
     }
 
     /// Takes the next event of the stream; events that tell of no call change nothing.
@@ -63,20 +65,7 @@ impl CallStream {
     ///
     /// [`ResponseError`] for an event that reports an error or is of another shape, and for calls beyond the limits.
     pub fn push(&mut self, event: &Value) -> Result<(), ResponseError> {
-        let provider = self.whole.provider;
-        let event = At::new(provider, event);
-        event.refuse_errors()?;
-        match provider {
-            Provider::OpenAiChat => self.push_chat(&event),
-            Provider::OpenAiResponses => self.push_responses(&event),
-            Provider::Anthropic => self.push_anthropic(&event),
-            Provider::Gemini => self.whole.add_gemini(&event, false),
-            Provider::Ollama => event.get("message").map_or(Ok(()), |message| self.whole.add_ollama(&message)),
-            Provider::Mcp => match event.text_of("method")? {
-                Some("tools/call") => self.whole.add(calls::mcp_call(&event)?),
-                _ => Ok(()),
-            },
-        }
+        self.provider.format().push(&At::open(self.provider, event)?, self)
     }
 
     /// Returns the calls, in the order of their places.
@@ -99,125 +88,32 @@ impl CallStream {
         Ok(calls.finish())
     }
 
-    fn push_chat(&mut self, event: &At<'_>) -> Result<(), ResponseError> {
-        for choice in event.list_of("choices")? {
-            // Of several choices the first counts.
-            if choice.object()?.get("index").is_some_and(|index| index.value.as_u64() != Some(0)) {
-                continue;
-            }
-            if let Some(delta) = choice.get("delta") {
-                for piece in delta.object()?.list_of("tool_calls")? {
-                    self.push_chat_piece(&piece)?;
-                }
-            }
-            self.ended |= choice.get("finish_reason").is_some();
-        }
-        Ok(())
+    /// Takes a call that came whole.
+    pub(super) fn add(&mut self, call: ToolCall) -> Result<(), ResponseError> {
+        self.whole.add(call)
     }
 
-    fn push_chat_piece(&mut self, piece: &At<'_>) -> Result<(), ResponseError> {
-        let id = piece.object()?.text_of("id")?.filter(|id| !id.is_empty());
-        let place = match piece.get("index") {
-            Some(index) => index.value.as_u64().ok_or_else(|| index.not("a whole number"))?,
-            // Some servers leave it out: a new id is a new call.
-            None => match (self.last, id) {
-                (Some(last), None) => last,
-                (Some(last), Some(id)) if self.pieces[&last].id.as_deref() == Some(id) => last,
-                _ => self.pieces.keys().next_back().map_or(0, |last| last.saturating_add(1)),
-            },
-        };
-        let pieces = self.at(place)?;
-        if pieces.id.is_none() {
-            pieces.id = id.map(str::to_owned);
-        }
-        let Some(function) = piece.get("function") else { return Ok(()) };
-        if let Some(name) = function.object()?.text_of("name")? {
-            // Some servers send the whole name with every piece.
-            if pieces.name != name {
-                pieces.name.push_str(name);
-                self.count(name.len())?;
-            }
-        }
-        match function.text_of("arguments")? {
-            Some(text) => self.append(place, text),
-            None => Ok(()),
+    /// Notes that the answer ended, and with it all calls that came in pieces.
+    pub(super) fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// Returns the place of a piece that does not say it: that of the last one, or the next where the id is another.
+    pub(super) fn place_of(&self, id: Option<&str>) -> u64 {
+        match (self.last, id) {
+            (Some(last), None) => last,
+            (Some(last), Some(id)) if self.pieces[&last].id.as_deref() == Some(id) => last,
+            _ => self.pieces.keys().next_back().map_or(0, |last| last.saturating_add(1)),
         }
     }
 
-    fn push_responses(&mut self, event: &At<'_>) -> Result<(), ResponseError> {
-        let place = |event: &At<'_>| {
-            let index = event.need("output_index")?;
-            index.value.as_u64().ok_or_else(|| index.not("a whole number"))
-        };
-        match event.text_of("type")? {
-            Some("error") => {
-                let message = event.text_of("message")?.unwrap_or("no reason given");
-                return Err(event.refused(message.to_owned()));
-            }
-            Some(kind @ ("response.output_item.added" | "response.output_item.done")) => {
-                let item = event.need("item")?;
-                if item.object()?.text_of("type")? != Some("function_call") {
-                    return Ok(());
-                }
-                let (place, call) = (place(event)?, calls::function_call_item(&item)?);
-                let pieces = self.at(place)?;
-                (pieces.id, pieces.name) = (call.id, call.name);
-                pieces.whole = kind.ends_with("done");
-                match call.arguments {
-                    Arguments::Text(text) => self.replace(place, &text)?,
-                    Arguments::Json(value) => pieces.given = Some(value),
-                }
-            }
-            Some("response.function_call_arguments.delta") => {
-                self.append(place(event)?, event.need("delta")?.text()?)?;
-            }
-            Some("response.function_call_arguments.done") => {
-                self.replace(place(event)?, event.need("arguments")?.text()?)?;
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn push_anthropic(&mut self, event: &At<'_>) -> Result<(), ResponseError> {
-        let place = |event: &At<'_>| {
-            let index = event.need("index")?;
-            index.value.as_u64().ok_or_else(|| index.not("a whole number"))
-        };
-        match event.text_of("type")? {
-            Some("content_block_start") => {
-                let block = event.need("content_block")?;
-                if block.object()?.text_of("type")? == Some("tool_use") {
-                    let (place, call) = (place(event)?, calls::tool_use(&block)?);
-                    let pieces = self.at(place)?;
-                    (pieces.id, pieces.name) = (call.id, call.name);
-                    if let Arguments::Json(value) = call.arguments {
-                        pieces.given = Some(value);
-                    }
-                }
-            }
-            Some("content_block_delta") => {
-                let delta = event.need("delta")?;
-                if delta.object()?.text_of("type")? == Some("input_json_delta") {
-                    let (place, text) = (place(event)?, delta.need("partial_json")?.text()?);
-                    // What else takes JSON in pieces, such as a search by the provider itself, is no call.
-                    if self.pieces.contains_key(&place) {
-                        self.append(place, text)?;
-                    }
-                }
-            }
-            Some("content_block_stop") => {
-                if let Some(pieces) = self.pieces.get_mut(&place(event)?) {
-                    pieces.whole = true;
-                }
-            }
-            _ => {}
-        }
-        Ok(())
+    /// Returns the call at a place where one has begun.
+    pub(super) fn known(&mut self, place: u64) -> Option<&mut Pieces> {
+        self.pieces.get_mut(&place)
     }
 
     /// The call at a place, which may be any number: places are looked up, not counted to.
-    fn at(&mut self, place: u64) -> Result<&mut Pieces, ResponseError> {
+    pub(super) fn at(&mut self, place: u64) -> Result<&mut Pieces, ResponseError> {
         if self.pieces.len() >= MAX_CALLS && !self.pieces.contains_key(&place) {
             return Err(calls::too_many());
         }
@@ -225,13 +121,13 @@ impl CallStream {
         Ok(self.pieces.entry(place).or_default())
     }
 
-    fn append(&mut self, place: u64, text: &str) -> Result<(), ResponseError> {
+    pub(super) fn append(&mut self, place: u64, text: &str) -> Result<(), ResponseError> {
         self.count(text.len())?;
         self.at(place)?.text.push_str(text);
         Ok(())
     }
 
-    fn count(&mut self, bytes: usize) -> Result<(), ResponseError> {
+    pub(super) fn count(&mut self, bytes: usize) -> Result<(), ResponseError> {
         if bytes > MAX_ANSWER_ARGUMENT_BYTES - self.bytes {
             return Err(calls::too_long());
         }
@@ -239,7 +135,7 @@ impl CallStream {
         Ok(())
     }
 
-    fn replace(&mut self, place: u64, text: &str) -> Result<(), ResponseError> {
+    pub(super) fn replace(&mut self, place: u64, text: &str) -> Result<(), ResponseError> {
         let old = std::mem::take(&mut self.at(place)?.text);
         self.bytes -= old.len();
         self.append(place, text)

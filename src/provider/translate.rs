@@ -4,24 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{ANTHROPIC_MAX_DEFERRED, OPENAI_MAX_DESCRIPTION, Provider, naming, view};
+use super::format::{Definition, Rules, SearchTool, Strictness};
+use super::{Provider, naming, view};
 use crate::catalog::Tool;
 use crate::error::TranslateError;
 use crate::excerpt::cut;
 use crate::names::{Advertised, Advertising};
-
-/// Anthropic's search over deferred tools; the name is fixed. Source: `platform.claude.com`, "Tool search tool".
-const ANTHROPIC_SEARCH: (&str, &str) = ("tool_search_tool_bm25_20251119", "tool_search_tool_bm25");
-/// OpenAI's. Source: `developers.openai.com/api/docs/guides/tools-tool-search`.
-const OPENAI_SEARCH: &str = "tool_search";
-
-/// What Anthropic allows in all strict tools of a request together: tools, optional properties, values of several kinds.
-/// Source: `platform.claude.com`, "Structured outputs", schema complexity limits; the error "Schemas contains too many
-/// parameters with union types (… limit: 16)".
-const ANTHROPIC_MAX_STRICT: [(&str, usize); 3] =
-    [("strict tools", 20), ("optional parameters", 24), ("parameters with union types", 16)];
 
 /// How tools are translated.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -146,31 +136,27 @@ pub fn translate(
     provider: Provider,
     options: &TranslateOptions,
 ) -> Result<Translation, TranslateError> {
-    if options.deferred && !provider.has_deferred_loading() {
-        return Err(TranslateError::NoDeferredLoading { provider: provider.name() });
-    }
-    let advertised = options.advertising.apply(tools)?;
-    let reserved: &[&str] = match (options.deferred, provider) {
-        (false, _) => &[],
-        (true, Provider::Anthropic) => &[ANTHROPIC_SEARCH.1],
-        (true, _) => &[OPENAI_SEARCH],
+    let format = provider.format();
+    let rules = format.rules();
+    let search = match &rules.search {
+        Some(search) => Some(search).filter(|_| options.deferred),
+        None if options.deferred => return Err(TranslateError::NoDeferredLoading { provider: provider.name() }),
+        None => None,
     };
+    let advertised = options.advertising.apply(tools)?;
+    let reserved: Vec<&str> = search.map(SearchTool::reserved).into_iter().collect();
     let mut changes = Vec::new();
-    let names = naming::tool_names(provider, &advertised, reserved, &mut changes);
+    let names = naming::tool_names(rules.tool_names, &advertised, &reserved, &mut changes);
     let mut definitions = Vec::with_capacity(advertised.len());
     for (shown, name) in advertised.iter().zip(&names) {
-        let definition = definition(provider, shown, name, options, &mut changes);
-        definitions.push(definition);
+        let mut changes = ToolChanges { tool: &shown.tool.id, all: &mut changes };
+        definitions.push(definition(provider, shown, name, options, &mut changes));
     }
     check_request(provider, options, &definitions, &mut changes);
-    if options.deferred && !definitions.is_empty() {
-        definitions.insert(0, search_tool(provider));
+    if let Some(search) = search.filter(|_| !definitions.is_empty()) {
+        definitions.insert(0, search.definition());
     }
-    let tools = match provider {
-        Provider::Gemini if definitions.is_empty() => json!([]),
-        Provider::Gemini => json!([{"functionDeclarations": definitions}]),
-        _ => Value::Array(definitions),
-    };
+    let tools = format.tools(definitions);
     let names = names.into_iter().zip(&advertised).map(|(name, shown)| (name, shown.tool.id.clone())).collect();
     // By tool, and within one in the order in which things were found.
     let order: std::collections::HashMap<&str, usize> =
@@ -191,16 +177,22 @@ pub fn tool_references<'n>(
     provider: Provider,
     names: impl IntoIterator<Item = &'n str>,
 ) -> Result<Value, TranslateError> {
-    if provider != Provider::Anthropic {
+    if !provider.format().rules().tool_references {
         return Err(TranslateError::NoToolReferences { provider: provider.name() });
     }
     Ok(names.into_iter().map(|name| json!({"type": "tool_reference", "tool_name": name})).collect())
 }
 
-fn search_tool(provider: Provider) -> Value {
-    match provider {
-        Provider::Anthropic => json!({"type": ANTHROPIC_SEARCH.0, "name": ANTHROPIC_SEARCH.1}),
-        _ => json!({"type": OPENAI_SEARCH}),
+/// The changes of one tool.
+pub(super) struct ToolChanges<'a> {
+    tool: &'a str,
+    all: &'a mut Vec<Change>,
+}
+
+impl ToolChanges<'_> {
+    pub(super) fn add(&mut self, pointer: impl Into<String>, code: ChangeCode, detail: impl Into<String>) {
+        let (pointer, detail) = (pointer.into(), detail.into());
+        self.all.push(Change { tool: Some(self.tool.to_owned()), pointer, code, detail });
     }
 }
 
@@ -210,8 +202,9 @@ fn definition(
     shown: &Advertised,
     name: &str,
     options: &TranslateOptions,
-    changes: &mut Vec<Change>,
+    changes: &mut ToolChanges<'_>,
 ) -> Value {
+    let rules = provider.format().rules();
     let tool = &*shown.tool;
     let open = json!({"type": "object", "additionalProperties": true});
     let (place, schema) = match (&tool.provider_schema, &tool.parameters) {
@@ -220,90 +213,34 @@ fn definition(
         (None, None) => ("/parameters", &open),
     };
     let asked = options.strict.or(tool.strict);
-    let wanted = asked.unwrap_or_else(|| provider.strict_by_default());
-    let viewed = view::make(provider, schema, wanted);
-    let mut change = |pointer: String, code, detail| {
-        changes.push(Change { tool: Some(tool.id.clone()), pointer, code, detail });
-    };
+    let viewed = view::make(provider, schema, asked.unwrap_or_else(|| provider.strict_by_default()));
     for changed in viewed.changes {
-        change(format!("{place}{}", changed.pointer), changed.code, changed.detail);
+        changes.add(format!("{place}{}", changed.pointer), changed.code, changed.detail);
     }
-    let description = description(provider, shown, &viewed.notes, &mut change);
-    let mut function = Map::from_iter([("name".to_owned(), json!(name))]);
-    if let (Provider::Mcp, Some(title)) = (provider, &tool.title) {
-        function.insert("title".to_owned(), json!(title));
-    }
-    if !description.is_empty() {
-        function.insert("description".to_owned(), json!(description));
-    }
-    if let Some(schema) = viewed.schema {
-        let key = match provider {
-            Provider::Anthropic => "input_schema",
-            Provider::Mcp => "inputSchema",
-            _ => "parameters",
-        };
-        function.insert(key.to_owned(), schema);
-    }
-    // Responses is strict where nothing is said, so it is said.
-    if viewed.strict || provider == Provider::OpenAiResponses {
-        function.insert("strict".to_owned(), json!(viewed.strict));
-    }
-    if options.deferred {
-        function.insert("defer_loading".to_owned(), json!(true));
-    }
-    if provider == Provider::Mcp {
-        mcp_members(tool, &mut function, &mut change);
-    }
-    match provider {
-        Provider::OpenAiChat | Provider::Ollama => json!({"type": "function", "function": function}),
-        Provider::OpenAiResponses => {
-            let mut whole = Map::from_iter([("type".to_owned(), json!("function"))]);
-            whole.append(&mut function);
-            Value::Object(whole)
-        }
-        Provider::Anthropic | Provider::Gemini | Provider::Mcp => Value::Object(function),
-    }
-}
-
-/// What MCP tells of a tool beside its arguments.
-fn mcp_members(tool: &Tool, function: &mut Map<String, Value>, change: &mut impl FnMut(String, ChangeCode, String)) {
-    if let Some(schema) = &tool.output_schema {
-        if schema.get("type") == Some(&json!("object")) {
-            function.insert("outputSchema".to_owned(), schema.clone());
-        } else {
-            let detail = "MCP takes an output schema only where its root is an object";
-            change("/output_schema".to_owned(), ChangeCode::OutputSchemaDropped, detail.to_owned());
-        }
-    }
-    if let Ok(Value::Object(hints)) = serde_json::to_value(&tool.annotations)
-        && !hints.is_empty()
-    {
-        function.insert("annotations".to_owned(), Value::Object(hints));
-    }
+    let definition = Definition {
+        tool,
+        name,
+        description: description(rules, shown, &viewed.notes, changes),
+        schema: viewed.schema,
+        strict: (viewed.strict || rules.strict == Strictness::ByDefault).then_some(viewed.strict),
+        deferred: options.deferred,
+    };
+    provider.format().definition(definition, changes)
 }
 
 /// The description, with what the schema could not say, and no longer than the provider takes.
-fn description(
-    provider: Provider,
-    shown: &Advertised,
-    notes: &[String],
-    change: &mut impl FnMut(String, ChangeCode, String),
-) -> String {
+fn description(rules: &Rules, shown: &Advertised, notes: &[String], changes: &mut ToolChanges<'_>) -> String {
     let notes = notes.join(" ");
     let own = shown.description.trim_end();
     let mut text = [own, &notes].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
-    let place = || "/description".to_owned();
-    if text.is_empty() && provider == Provider::Gemini {
-        // `FunctionDeclaration.description` is required.
+    if text.is_empty() && rules.needs_description {
         text = shown.tool.title.clone().unwrap_or_else(|| shown.tool.name.clone());
-        change(place(), ChangeCode::DescriptionFilled, "Gemini wants a description: the name stands in".to_owned());
+        let detail = format!("{} wants a description: the name stands in", rules.name);
+        changes.add("/description", ChangeCode::DescriptionFilled, detail);
     }
-    let most = match provider {
-        Provider::OpenAiChat | Provider::OpenAiResponses => OPENAI_MAX_DESCRIPTION,
-        _ => return text,
-    };
+    let Some(most) = rules.max_description else { return text };
     if text.chars().nth(most).is_some() {
-        change(place(), ChangeCode::DescriptionShortened, format!("cut after {} characters", most - 1));
+        changes.add("/description", ChangeCode::DescriptionShortened, format!("cut after {} characters", most - 1));
         text = cut(&text, most - 1).into_owned();
     }
     text
@@ -314,43 +251,13 @@ fn check_request(provider: Provider, options: &TranslateOptions, definitions: &[
     let mut too_much = |code, detail| {
         changes.push(Change { tool: None, pointer: String::new(), code, detail });
     };
-    let most = match provider {
-        Provider::Anthropic if options.deferred => Some(ANTHROPIC_MAX_DEFERRED),
-        // What is searched is not in the prompt, and no limit is stated.
-        _ if options.deferred => None,
-        _ => provider.max_tools(),
-    };
+    let rules = provider.format().rules();
+    let most = if options.deferred { rules.max_deferred } else { rules.max_tools };
     if let Some(most) = most.filter(|most| definitions.len() > *most) {
         let detail = format!("{provider} takes {most} tools in a request, and there are {}", definitions.len());
         too_much(ChangeCode::TooManyTools, detail);
     }
-    if provider == Provider::Anthropic {
-        let strict: Vec<&Value> = definitions.iter().filter(|definition| definition["strict"] == true).collect();
-        let mut counts = [strict.len(), 0, 0];
-        strict.iter().for_each(|definition| count_complexity(&definition["input_schema"], &mut counts));
-        for ((what, most), count) in ANTHROPIC_MAX_STRICT.into_iter().zip(counts) {
-            if count > most {
-                let detail = format!("{provider} takes {most} {what} in a request, and there are {count}");
-                too_much(ChangeCode::TooMuchStrict, detail);
-            }
-        }
-    }
-}
-
-/// Counts optional properties and values of several kinds.
-fn count_complexity(schema: &Value, counts: &mut [usize; 3]) {
-    match schema {
-        Value::Object(members) => {
-            if let Some(Value::Object(properties)) = members.get("properties") {
-                let required = members.get("required").and_then(Value::as_array).map_or(0, Vec::len);
-                counts[1] += properties.len().saturating_sub(required);
-            }
-            if members.contains_key("anyOf") || members.get("type").is_some_and(Value::is_array) {
-                counts[2] += 1;
-            }
-            members.values().for_each(|member| count_complexity(member, counts));
-        }
-        Value::Array(items) => items.iter().for_each(|item| count_complexity(item, counts)),
-        _ => {}
+    for detail in provider.format().too_much_strict(definitions) {
+        too_much(ChangeCode::TooMuchStrict, detail);
     }
 }

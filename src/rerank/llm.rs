@@ -8,6 +8,7 @@
 mod answer;
 mod prompt;
 
+use std::error::Error;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -157,7 +158,11 @@ impl LlmReranker {
             client.post(request, left, MAX_ANSWER_BYTES)
         };
         let sent = tokio::task::spawn_blocking(send).await;
-        sent.map_err(|error| self.failed(format!("its client died: {error}")))?.map_err(|reason| self.failed(reason))
+        let sent = sent.map_err(|error| self.failed(format!("its client died: {error}")))?;
+        sent.map_err(|error| match error.source() {
+            Some(source) => self.failed(format!("{error} ({source})")),
+            None => self.failed(error.to_string()),
+        })
     }
 }
 

@@ -103,11 +103,17 @@ async fn an_answer_in_words_has_no_calls_and_tools_of_the_request_stay() {
     assert!(matches!(error, ToolCallError::Request), "{error}");
 }
 
+/// What an error and its sources say.
+fn whole(error: &dyn std::error::Error) -> String {
+    let told = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
+    told.collect::<Vec<_>>().join(": ")
+}
+
 #[tokio::test]
 async fn what_goes_wrong_is_told_without_the_key() {
     let told = |reply: fn() -> Reply| async move {
         let server = Server::new(move |_, _| reply());
-        ask(Provider::Anthropic, &server, json!({"model": "m"})).await.expect_err("there is no answer").to_string()
+        whole(&ask(Provider::Anthropic, &server, json!({"model": "m"})).await.expect_err("there is no answer"))
     };
     let echo = || Reply::status("401 Unauthorized", "{\"error\": {\"message\": \"bad key sk-secret-0123456789\"}}");
     let error = told(echo).await;
@@ -123,7 +129,7 @@ async fn what_goes_wrong_is_told_without_the_key() {
 async fn a_client_that_cannot_ask_says_so() {
     let client = |provider, url: &str, key: &str| {
         let options = EndpointOptions { api_key: Some(key.to_owned()), ..EndpointOptions::default() };
-        ProviderClient::new(provider, url, &options).expect_err("it cannot ask")
+        ProviderClient::new(provider, url, &options).expect_err("it cannot ask").to_string()
     };
     assert!(client(Provider::OpenAiChat, "localhost:1", "").contains("write it like"));
     assert!(client(Provider::OpenAiChat, "http://me:pw@example.org", "").contains("user name"));
@@ -131,12 +137,14 @@ async fn a_client_that_cannot_ask_says_so() {
     assert!(client(Provider::OpenAiChat, "http://localhost:1", "a\nb").contains("key"));
     let server = Server::new(|_, _| Reply::Json(json!({})));
     let error = ask(Provider::Gemini, &server, json!({"model": "../../x"})).await.expect_err("that is no model");
-    assert!(error.to_string().contains("names no model"), "{error}");
+    assert!(whole(&error).contains("names no model"), "{error}");
     let slow = Server::new(|_, _| Reply::Hang);
     let options = EndpointOptions { timeout: Duration::from_millis(200), ..EndpointOptions::default() };
     let client = ProviderClient::new(Provider::Ollama, &slow.url, &options).expect("the URL is sound");
     let error = tool_call(&client, json!({"model": "m"}), &tools(), &ToolCallOptions::default()).await;
-    assert!(error.expect_err("it hangs").to_string().contains("no whole answer within 200ms"));
+    let error = error.expect_err("it hangs");
+    assert!(whole(&error).contains("no whole answer within 200ms"), "{error}");
+    assert!(matches!(error, ToolCallError::Client { source, .. } if source.retryable()));
 }
 
 #[tokio::test]

@@ -111,7 +111,7 @@ impl RerankArgs {
             timeout: Duration::from_secs(3600),
             proxy_from_env: true,
         };
-        let client = picktools::ProviderClient::new(self.llm_provider, url, &options).map_err(anyhow::Error::msg)?;
+        let client = picktools::ProviderClient::new(self.llm_provider, url, &options)?;
         let reranker = picktools::LlmReranker::new(client, model)?.extra(extra);
         Ok(Arc::new(picktools::CircuitBreaker::new(reranker.timeout(Duration::from_millis(self.llm_timeout_ms)))))
     }

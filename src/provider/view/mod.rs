@@ -32,6 +32,19 @@ const MAX_TOLD_CONSTRAINTS: usize = 300;
 /// The longest part of a pointer that is shown, in bytes.
 const MAX_POINTER_PART: usize = 200;
 
+/// What of JSON Schema a provider takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// Nearly all, with OpenAI's subset where it is strict.
+    OpenAi,
+    /// Nearly all, with Anthropic's subset where it is strict.
+    Anthropic,
+    Gemini,
+    Ollama,
+    /// All of it.
+    JsonSchema,
+}
+
 /// What a provider is shown of a tool's arguments.
 pub(super) struct Viewed {
     /// The schema; `None` where the provider wants none for a tool without arguments.
@@ -67,11 +80,11 @@ pub(super) fn make(provider: Provider, schema: &Value, strict: bool) -> Viewed {
         let detail = format!("{provider} cannot hold a model to a schema; calls are validated all the same");
         view.change(ChangeCode::StrictUnavailable, detail);
     }
-    let schema = match provider {
-        Provider::OpenAiChat | Provider::OpenAiResponses | Provider::Anthropic => Some(plain::root(&mut view)),
-        Provider::Gemini => gemini::root(&mut view),
-        Provider::Ollama => Some(ollama::root(&mut view)),
-        Provider::Mcp => Some(plain::as_it_is(&mut view)),
+    let schema = match provider.format().rules().dialect {
+        Dialect::OpenAi | Dialect::Anthropic => Some(plain::root(&mut view)),
+        Dialect::Gemini => gemini::root(&mut view),
+        Dialect::Ollama => Some(ollama::root(&mut view)),
+        Dialect::JsonSchema => Some(plain::as_it_is(&mut view)),
     };
     view.viewed(schema, false)
 }
@@ -110,7 +123,7 @@ impl<'s> View<'s> {
         Self {
             provider,
             root,
-            keys: NameRule::of_properties(provider),
+            keys: provider.format().rules().property_keys,
             budget: MAX_SCHEMA_NODES,
             depth: 0,
             pointer: String::new(),

@@ -11,8 +11,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use super::{ChangeCode, View, is_open_root, kinds, listed, properties, required};
-use crate::provider::Provider;
+use super::{ChangeCode, Dialect, View, is_open_root, kinds, listed, properties, required};
 use crate::schema::{self, pointer_part};
 
 /// OpenAI: "up to 5000 object properties total, with up to 10 levels of nesting".
@@ -71,7 +70,7 @@ struct Strictly<'v, 's> {
 }
 
 pub(super) fn root(view: &mut View<'_>) -> Strict<Value> {
-    let openai = view.provider != Provider::Anthropic;
+    let openai = view.provider.format().rules().dialect == Dialect::OpenAi;
     let Value::Object(root) = view.root else {
         return Err(Inexpressible { pointer: String::new(), reason: "the schema is no object".to_owned() });
     };

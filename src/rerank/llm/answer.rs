@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use super::prompt::{ANSWER_TOOL, BEST, id};
 use crate::http::shortened;
-use crate::provider::Provider;
+use crate::provider::{Answer, Arguments, Provider};
 use crate::repair::repair;
 use crate::rerank::{RerankScore, order};
 
 /// Reads the scores of `count` candidates, each exactly once; else says what came instead.
 pub(super) fn scores(provider: Provider, answer: &Value, count: usize) -> Result<Vec<RerankScore>, String> {
     let Grades(grades) = match given(provider, answer)? {
-        Given::Text(text) => read(text)?,
-        Given::Value(value) => Grades::deserialize(value).map_err(|error| misread(&error, &value.to_string()))?,
+        Arguments::Text(text) => read(&text)?,
+        Arguments::Json(value) => Grades::deserialize(&value).map_err(|error| misread(&error, &value.to_string()))?,
     };
     let scores = grades.into_iter().map(|(given, score)| {
         let candidate = place(&given, count);
@@ -30,22 +30,16 @@ pub(super) fn scores(provider: Provider, answer: &Value, count: usize) -> Result
     order(&scores, count).map(|_| scores)
 }
 
-/// What a model gave, before it is read.
-enum Given<'a> {
-    Text(&'a str),
-    Value(&'a Value),
-}
-
-fn given(provider: Provider, answer: &Value) -> Result<Given<'_>, String> {
-    let missing = |what: &str| format!("no answer: there is no {what} in {:?}", shortened(&answer.to_string()));
-    if provider == Provider::Anthropic {
-        let parts = answer.get("content").and_then(Value::as_array);
-        let called = parts.into_iter().flatten().find(|part| part.get("name").is_some_and(|name| name == ANSWER_TOOL));
-        let input = called.and_then(|part| part.get("input"));
-        return input.map(Given::Value).ok_or_else(|| missing("call that gives the scores"));
-    }
-    let text = if provider == Provider::Ollama { "/message/content" } else { "/choices/0/message/content" };
-    answer.pointer(text).and_then(Value::as_str).map(Given::Text).ok_or_else(|| missing("text"))
+/// What a model gave, before it is read: the arguments of the call that it was to answer with, or its text.
+fn given(provider: Provider, answer: &Value) -> Result<Arguments, String> {
+    let Answer { calls, text, .. } = provider.answer(answer).map_err(|error| format!("no answer: {error}"))?;
+    let (given, what) = if provider == Provider::Anthropic {
+        let called = calls.into_iter().find(|call| call.name == ANSWER_TOOL);
+        (called.map(|call| call.arguments), "call that gives the scores")
+    } else {
+        (text.map(Arguments::Text), "text")
+    };
+    given.ok_or_else(|| format!("no answer: there is no {what} in {:?}", shortened(&answer.to_string())))
 }
 
 /// Reads JSON, or what is nearly JSON and has one meaning.

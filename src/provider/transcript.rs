@@ -3,30 +3,67 @@
 //! A transcript is a list of messages. What the user wrote and the names that the assistant called are read; what tools
 //! returned, what the assistant wrote and system messages are not, for these may come from strangers. The walk goes to
 //! a fixed depth, from the end, and stops at its limits, so that its cost does not depend on what else the transcript
-//! holds.
+//! holds. Nobody says whose it is: an item is what any provider's format makes of it.
 
 use serde_json::{Map, Value};
 
-use super::{MAX_CONTEXT_MESSAGES, MAX_QUERY_BYTES, add_called};
+use super::Provider;
+use super::format::Format;
+use crate::query::{MAX_CONTEXT_MESSAGES, MAX_QUERY_BYTES, Query, add_called};
 
 /// The most messages that are read, from the end.
 const MAX_MESSAGES: usize = 4096;
 /// The most parts that are read of a message.
 const MAX_PARTS: usize = 1024;
-/// What holds the messages, where the transcript is an object.
-const LISTS: [&str; 3] = ["messages", "contents", "input"];
+
+/// How a format writes messages.
+pub(super) struct Messages {
+    /// What holds them, where the transcript is an object.
+    pub(super) list: &'static str,
+    /// The member of a message that holds its text, or its parts.
+    pub(super) content: &'static str,
+    /// The members that may stand in place of that.
+    pub(super) calls: &'static [&'static str],
+    /// The types of parts that are text; parts without a type are too.
+    pub(super) texts: &'static [&'static str],
+}
+
+impl Query {
+    /// Reads a transcript: an array of messages, or an object with `messages` (OpenAI Chat, Anthropic, Ollama), `input`
+    /// (OpenAI Responses) or `contents` (Gemini).
+    ///
+    /// The last message of the user is the request, those before it are its context, and the names that the assistant
+    /// called are kept. Nothing else is read: who writes a tool's result or the assistant's text has no say in what is
+    /// picked. Of a long transcript the end is read. `None` where the value is no transcript.
+    pub fn from_transcript(value: &Value) -> Option<Self> {
+        let Transcript { mut said, called } = Transcript::read(value)?;
+        let request = said.pop().unwrap_or_default();
+        Some(Self::new(request).with_context(&said).with_called(called))
+    }
+}
+
+impl From<&Value> for Query {
+    /// Takes a JSON string as it is, a transcript as [`Query::from_transcript`] does, and any other value as its
+    /// compact JSON text.
+    fn from(value: &Value) -> Self {
+        match value {
+            Value::String(text) => Self::new(text.as_str()),
+            other => Self::from_transcript(other).unwrap_or_else(|| Self::new(other.to_string())),
+        }
+    }
+}
 
 /// What is read of a transcript.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Transcript {
+struct Transcript {
     /// The user's messages, oldest first: the last, and those before it that are read.
-    pub(super) said: Vec<String>,
+    said: Vec<String>,
     /// The names that the assistant called, each once, the latest last.
-    pub(super) called: Vec<String>,
+    called: Vec<String>,
 }
 
 /// What one item of the list is.
-enum Item<'a> {
+pub(super) enum Item<'a> {
     User(&'a Map<String, Value>),
     Assistant(&'a Map<String, Value>),
     /// A call that stands by itself.
@@ -36,10 +73,10 @@ enum Item<'a> {
 
 impl Transcript {
     /// Reads a transcript; `None` where the value is something else.
-    pub(super) fn read(value: &Value) -> Option<Self> {
+    fn read(value: &Value) -> Option<Self> {
         let items = match value {
             Value::Array(items) => items,
-            Value::Object(object) => LISTS.iter().find_map(|list| object.get(*list)?.as_array())?,
+            Value::Object(object) => messages().find_map(|messages| object.get(messages.list)?.as_array())?,
             _ => return None,
         };
         let items = items.iter().rev().take(MAX_MESSAGES).map(Item::of).collect::<Option<Vec<Item<'_>>>>()?;
@@ -52,7 +89,10 @@ impl Transcript {
                 Item::User(message) if transcript.said.len() <= MAX_CONTEXT_MESSAGES => {
                     transcript.said.extend(text(message));
                 }
-                Item::Assistant(message) => calls(message).into_iter().rev().for_each(|name| transcript.call(name)),
+                Item::Assistant(message) => {
+                    let called: Vec<&Value> = formats().flat_map(|format| format.called(message)).collect();
+                    called.into_iter().rev().for_each(|name| transcript.call(name));
+                }
                 Item::Call(name) => transcript.call(name),
                 Item::User(_) | Item::Other => {}
             }
@@ -73,24 +113,35 @@ impl<'a> Item<'a> {
     /// Tells what an item is; `None` where it is none of a transcript.
     fn of(item: &'a Value) -> Option<Self> {
         let message = item.as_object()?;
-        let says = ["content", "parts", "tool_calls", "function_call"].iter().any(|key| message.contains_key(*key));
-        match (message.get("role"), message.get("type").and_then(Value::as_str)) {
-            (Some(role), _) if says => match role.as_str()? {
-                "user" => Some(Item::User(message)),
-                "assistant" | "model" => Some(Item::Assistant(message)),
-                "system" | "developer" | "tool" | "function" => Some(Item::Other),
-                _ => None,
-            },
-            (Some(_), _) => None,
-            // Gemini's user needs no role.
-            (None, None) => message.get("parts").map(|_| Item::User(message)),
-            (None, Some("function_call" | "custom_tool_call")) => message.get("name").map(Item::Call),
-            (None, Some(kind)) => {
-                let known = matches!(kind, "reasoning" | "item_reference");
-                (known || kind.ends_with("_call") || kind.ends_with("_call_output")).then_some(Item::Other)
-            }
+        let Some(role) = message.get("role") else {
+            return formats().find_map(|format| format.item(message));
+        };
+        let says = |messages: &Messages| {
+            message.contains_key(messages.content) || messages.calls.iter().any(|key| message.contains_key(*key))
+        };
+        if !messages().any(says) {
+            return None;
+        }
+        match role.as_str()? {
+            "user" => Some(Item::User(message)),
+            "assistant" | "model" => Some(Item::Assistant(message)),
+            "system" | "developer" | "tool" | "function" => Some(Item::Other),
+            _ => None,
         }
     }
+}
+
+fn formats() -> impl Iterator<Item = &'static dyn Format> {
+    Provider::ALL.into_iter().map(Provider::format)
+}
+
+fn messages() -> impl Iterator<Item = &'static Messages> {
+    formats().filter_map(|format| format.messages())
+}
+
+/// The items of a list in a message, as many as are read.
+pub(super) fn listed<'v>(message: &'v Map<String, Value>, key: &str) -> impl Iterator<Item = &'v Value> + use<'v> {
+    message.get(key).and_then(Value::as_array).into_iter().flatten().take(MAX_PARTS)
 }
 
 /// What a message of the user says; `None` where it says nothing, as one that only hands over results.
@@ -99,11 +150,14 @@ fn text(message: &Map<String, Value>) -> Option<String> {
         return Some(bounded(text).to_owned());
     }
     let mut said: Option<String> = None;
-    for part in parts(message) {
+    let content =
+        messages().map(|messages| messages.content).find(|key| message.get(*key).is_some_and(Value::is_array));
+    for part in listed(message, content?) {
         let text = match part {
             Value::String(text) => Some(text),
             Value::Object(part) => match (part.get("type").and_then(Value::as_str), part.get("text")) {
-                (None | Some("text" | "input_text"), Some(Value::String(text))) => Some(text),
+                (None, Some(Value::String(text))) => Some(text),
+                (Some(kind), Some(Value::String(text))) if is_text(kind) => Some(text),
                 _ => None,
             },
             _ => None,
@@ -126,26 +180,9 @@ fn bounded(text: &str) -> &str {
     &text[..text.ceil_char_boundary(MAX_QUERY_BYTES + 1)]
 }
 
-/// The names that a message of the assistant calls.
-fn calls(message: &Map<String, Value>) -> Vec<&Value> {
-    let listed = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten().take(MAX_PARTS);
-    let listed = listed.filter_map(|call| {
-        let called = call.get("function").or(call.get("custom")).unwrap_or(call);
-        called.get("name")
-    });
-    let single = message.get("function_call").and_then(|call| call.get("name"));
-    let within = parts(message).filter_map(|part| {
-        if matches!(part.get("type").and_then(Value::as_str), Some("tool_use" | "mcp_tool_use")) {
-            return part.get("name");
-        }
-        part.get("functionCall").or(part.get("function_call"))?.get("name")
-    });
-    listed.chain(single).chain(within).collect()
-}
-
-fn parts(message: &Map<String, Value>) -> impl Iterator<Item = &Value> {
-    let parts = ["content", "parts"].iter().find_map(|key| message.get(*key)?.as_array());
-    parts.into_iter().flatten().take(MAX_PARTS)
+/// Whether parts of a type are text.
+fn is_text(kind: &str) -> bool {
+    messages().any(|messages| messages.texts.contains(&kind))
 }
 
 #[cfg(test)]
