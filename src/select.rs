@@ -1,15 +1,16 @@
 //! The cut: from a ranking to the few tools that are returned.
 
 mod cover;
+mod decision;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 pub(crate) use cover::{Cover, POOL, static_vectors};
+pub(crate) use decision::{Decision, Fate, Picked, picks, put_in_order};
 
 use crate::catalog::Catalog;
 use crate::index::Twins;
-use crate::provider::Detail;
-use crate::ranking::{Candidate, Ranking, ToolId};
+use crate::ranking::{Candidate, ToolId};
 
 /// How the cut is made.
 pub(crate) struct Cut<'a> {
@@ -31,35 +32,8 @@ pub(crate) struct Cut<'a> {
     pub(crate) cover: Option<Cover>,
 }
 
-/// What the cut left and took away.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Kept {
-    /// The returned tools, best first.
-    pub(crate) picks: Ranking,
-    /// Tools that would have been returned, but for their source's share.
-    pub(crate) over_source: Vec<ToolId>,
-    /// Tools that must stay, but for whom there was no place.
-    pub(crate) over_cutoff: Vec<ToolId>,
-    /// Tools that would have been returned, were they not the same as one that is.
-    pub(crate) twins: BTreeMap<ToolId, Vec<ToolId>>,
-    /// Returned tools that others outrank, and the part of the request that each is returned for.
-    pub(crate) covering: BTreeMap<ToolId, usize>,
-    /// Tools that gave their places to those.
-    pub(crate) covered: Vec<ToolId>,
-    /// Returned tools that others require, and those.
-    pub(crate) required: BTreeMap<ToolId, Vec<ToolId>>,
-    /// Required tools that may not be seen, and what they are required as.
-    pub(crate) refused: BTreeMap<ToolId, String>,
-    /// Tools for which the token budget has no room.
-    pub(crate) over_budget: Vec<ToolId>,
-    /// How much of each tool is shown, and its tokens, where there is a budget.
-    pub(crate) shown: BTreeMap<ToolId, (Detail, usize)>,
-    /// Required tools beyond what a tool may bring along.
-    pub(crate) over_required: BTreeSet<ToolId>,
-}
-
 /// Cuts `ranking`, which is in order, best first.
-pub(crate) fn cut(ranking: &[Candidate], catalog: &Catalog, cut: Cut<'_>) -> Kept {
+pub(crate) fn cut(ranking: &[Candidate], catalog: &Catalog, cut: Cut<'_>) -> Vec<Decision> {
     let (held, others): (Vec<Candidate>, Vec<Candidate>) =
         ranking.iter().partition(|candidate| cut.held.contains(&candidate.tool));
     let (musts, others): (Vec<Candidate>, Vec<Candidate>) =
@@ -69,17 +43,14 @@ pub(crate) fn cut(ranking: &[Candidate], catalog: &Catalog, cut: Cut<'_>) -> Kep
     held.iter().for_each(|&candidate| places.keep(candidate));
     stay.iter().for_each(|&candidate| places.take(candidate));
     places.fill(others, held.len(), cut.max_candidates, cut.cover.clone());
-    let mut kept = places.kept;
-    let picked: BTreeSet<ToolId> = kept.picks.iter().map(|candidate| candidate.tool).collect();
+    let mut decisions = places.decisions;
+    decisions.extend(leave.iter().map(|candidate| Decision { tool: candidate.tool, fate: Fate::OverCutoff }));
+    decisions.retain(|decision| !decision.lost_its_place() || !cut.needed.contains(&decision.tool));
+    let picked: BTreeSet<ToolId> = picks(&decisions).map(|(tool, _)| tool).collect();
     let brought = |tool: ToolId| cut.needed.contains(&tool) && !picked.contains(&tool);
-    kept.picks.extend(ranking.iter().filter(|candidate| brought(candidate.tool)));
-    kept.picks.sort_by(Candidate::better_first);
-    let over_cutoff = leave.iter().map(|candidate| candidate.tool);
-    kept.over_cutoff = over_cutoff.collect();
-    for dropped in [&mut kept.over_source, &mut kept.over_cutoff, &mut kept.covered] {
-        dropped.retain(|tool| !cut.needed.contains(tool));
-    }
-    kept
+    decisions.extend(ranking.iter().filter(|candidate| brought(candidate.tool)).copied().map(Decision::pick));
+    put_in_order(&mut decisions);
+    decisions
 }
 
 /// The places of a cut while they are filled.
@@ -92,14 +63,16 @@ struct Places<'a> {
     per_source: HashMap<Option<&'a str>, usize>,
     /// The returned tools by what they and their twins have in common.
     likeness: HashMap<ToolId, ToolId>,
-    kept: Kept,
+    /// How many tools are returned so far.
+    filled: usize,
+    decisions: Vec<Decision>,
 }
 
 impl<'a> Places<'a> {
     fn new(catalog: &'a Catalog, cut: &Cut<'a>) -> Self {
         let &Cut { max_per_source, trusted_sources, needed, twins, .. } = cut;
-        let (per_source, likeness, kept) = (HashMap::new(), HashMap::new(), Kept::default());
-        Self { catalog, max_per_source, trusted_sources, needed, twins, per_source, likeness, kept }
+        let (per_source, likeness, decisions) = (HashMap::new(), HashMap::new(), Vec::new());
+        Self { catalog, max_per_source, trusted_sources, needed, twins, per_source, likeness, filled: 0, decisions }
     }
 
     /// Gives the tool a place.
@@ -116,7 +89,8 @@ impl<'a> Places<'a> {
         if let Some(likeness) = self.likeness_of(candidate.tool) {
             self.likeness.entry(likeness).or_insert(candidate.tool);
         }
-        self.kept.picks.push(candidate);
+        self.filled += 1;
+        self.decisions.push(Decision::pick(candidate));
     }
 
     fn likeness_of(&self, tool: ToolId) -> Option<ToolId> {
@@ -131,7 +105,7 @@ impl<'a> Places<'a> {
         if self.needed.contains(&tool) {
             return false;
         }
-        self.kept.twins.entry(first).or_default().push(tool);
+        self.decisions.push(Decision { tool, fate: Fate::SameAs(first) });
         true
     }
 
@@ -141,7 +115,7 @@ impl<'a> Places<'a> {
         let taken = self.per_source.get(&source).copied().unwrap_or_default();
         let over = self.max_per_source.is_some_and(|most| taken >= most);
         if over {
-            self.kept.over_source.push(tool);
+            self.decisions.push(Decision { tool, fate: Fate::OverSource });
         }
         over
     }
@@ -152,12 +126,11 @@ impl<'a> Places<'a> {
         let by_rank: Vec<ToolId> = candidates.iter().map(|candidate| candidate.tool).collect();
         let mut candidates = VecDeque::from(candidates);
         if let Some(cover) = &mut cover {
-            self.kept.picks.iter().for_each(|candidate| cover.choose(candidate.tool));
+            picks(&self.decisions).for_each(|(tool, _)| cover.choose(tool));
         }
         let mut chosen_for = Vec::new();
-        while self.kept.picks.len() < held + places {
-            let next =
-                cover.as_ref().filter(|_| self.kept.picks.len() > held).and_then(|cover| cover.next(&candidates));
+        while self.filled < held + places {
+            let next = cover.as_ref().filter(|_| self.filled > held).and_then(|cover| cover.next(&candidates));
             let Some(candidate) = candidates.remove(next.map_or(0, |(place, _)| place)) else { break };
             if self.is_twin(candidate.tool) || self.is_over_source(candidate.tool) {
                 continue;
@@ -175,15 +148,25 @@ impl<'a> Places<'a> {
 
     /// Notes which tools have their places for a part of the request, and which gave theirs.
     fn note_covering(&mut self, by_rank: &[ToolId], chosen_for: &[(ToolId, usize)]) {
-        let twins = self.kept.twins.values().flatten();
-        let refused: BTreeSet<ToolId> = twins.chain(&self.kept.over_source).copied().collect();
+        let (mut picked, mut refused) = (BTreeSet::new(), BTreeSet::new());
+        for Decision { tool, fate } in &self.decisions {
+            if matches!(fate, Fate::Picked(_)) {
+                picked.insert(*tool)
+            } else {
+                refused.insert(*tool)
+            };
+        }
         let stands = |tool: &&ToolId| !refused.contains(tool);
-        let picked: BTreeSet<ToolId> = self.kept.picks.iter().map(|candidate| candidate.tool).collect();
         let given = by_rank.iter().filter(|tool| picked.contains(tool)).count();
         let best: BTreeSet<ToolId> = by_rank.iter().filter(stands).take(given).copied().collect();
-        self.kept.covered =
-            by_rank.iter().filter(|tool| best.contains(tool) && !picked.contains(tool)).copied().collect();
-        self.kept.covering = chosen_for.iter().filter(|(tool, _)| !best.contains(tool)).copied().collect();
+        for decision in &mut self.decisions {
+            let part = chosen_for.iter().find(|(tool, _)| *tool == decision.tool && !best.contains(tool));
+            if let (Some(picked), Some(&(_, part))) = (decision.picked_mut(), part) {
+                picked.covers = Some(part);
+            }
+        }
+        let covered = by_rank.iter().filter(|tool| best.contains(tool) && !picked.contains(tool));
+        self.decisions.extend(covered.map(|&tool| Decision { tool, fate: Fate::Covered }));
     }
 }
 
@@ -191,6 +174,7 @@ impl<'a> Places<'a> {
 mod tests {
     use super::*;
     use crate::catalog::Tool;
+    use crate::ranking::Ranking;
 
     fn run(
         max_candidates: usize,
@@ -211,13 +195,19 @@ mod tests {
         let (must, needed, held) = (&tools(must), &tools(needed), &tools(held));
         let trusted_sources = &["b".to_owned()].into();
         let (twins, cover) = (None, None);
-        let kept = cut(
+        let decisions = cut(
             &ranking,
             &catalog,
             Cut { max_candidates, max_per_source, trusted_sources, must, held, needed, twins, cover },
         );
-        let index = |ids: Vec<ToolId>| ids.into_iter().map(ToolId::index).collect();
-        (kept.picks.iter().map(|c| c.tool.index()).collect(), index(kept.over_source), index(kept.over_cutoff))
+        let of = |wanted: fn(&Fate) -> bool| {
+            decisions.iter().filter(|decision| wanted(&decision.fate)).map(|decision| decision.tool.index()).collect()
+        };
+        (
+            of(|fate| matches!(fate, Fate::Picked(_))),
+            of(|fate| *fate == Fate::OverSource),
+            of(|fate| *fate == Fate::OverCutoff),
+        )
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::access::{Eligibility, named};
+use crate::deadline::Deadline;
 use crate::fuse::Mode;
 use crate::index::Index;
 use crate::names::{Mention, NameTable};
@@ -11,74 +12,73 @@ use crate::query::Query;
 use crate::ranking::ToolId;
 
 /// A request and its options, checked against one catalog.
-pub(crate) struct Request<'a> {
-    pub(crate) query: &'a Query,
-    pub(crate) options: &'a PickOptions,
-    pub(crate) mode: Mode,
-    pub(crate) eligibility: Eligibility,
+pub(super) struct Request<'a> {
+    pub(super) index: &'a Index,
+    pub(super) query: &'a Query,
+    pub(super) options: &'a PickOptions,
+    pub(super) deadline: Deadline,
+    pub(super) mode: Mode,
+    pub(super) eligibility: Eligibility,
     /// Tools that the request names outright, eligible or not.
-    pub(crate) mentions: Vec<Mention>,
+    pub(super) mentions: Vec<Mention>,
     /// Tools that the caller wants whatever their score, eligible or not.
-    pub(crate) always: BTreeMap<ToolId, String>,
+    pub(super) always: BTreeMap<ToolId, String>,
     /// Tools that are in use, eligible or not.
-    pub(crate) in_use: InUse,
+    pub(super) in_use: InUse,
     /// Tools that picked skills need, eligible or not, with the names of the skills.
-    pub(crate) needed: BTreeMap<ToolId, Vec<String>>,
+    pub(super) needed: BTreeMap<ToolId, Vec<String>>,
 }
 
 impl<'a> Request<'a> {
     /// Checks the options and decides on eligibility, before anything is scored.
-    pub(crate) fn new(index: &Index, query: &'a Query, options: &'a PickOptions) -> Result<Self, PickError> {
+    pub(super) fn new(index: &'a Index, query: &'a Query, options: &'a PickOptions) -> Result<Self, PickError> {
+        let deadline = Deadline::after(options.timeout);
         options.check()?;
         let mode = mode(index, options)?;
-        let mut always = BTreeMap::new();
-        for name in &options.always_include {
-            match named(&index.names, "always_include", name)?[..] {
-                [tool] => always.insert(tool, name.clone()),
-                ref several => {
-                    let candidates = several.iter().map(|&tool| index.catalog.tool(tool).id.clone()).collect();
-                    return Err(PickError::AmbiguousTool { option: "always_include", name: name.clone(), candidates });
-                }
-            };
-        }
+        let always = always(index, options)?;
         let eligibility = index.policies.decide(&index.catalog, &index.names, &options.access)?;
         let mentions = index.names.mentions(query.text());
         let in_use = InUse::new(&index.names, query, options);
         let needed = BTreeMap::new();
-        Ok(Self { query, options, mode, eligibility, mentions, always, in_use, needed })
+        Ok(Self { index, query, options, deadline, mode, eligibility, mentions, always, in_use, needed })
     }
 
     /// Returns the eligible tools that stay whatever their score.
-    pub(crate) fn musts(&self) -> BTreeSet<ToolId> {
+    pub(super) fn musts(&self) -> BTreeSet<ToolId> {
         let named = self.mentions.iter().map(|mention| mention.tool);
         named.chain(self.always.keys().copied()).filter(|&tool| self.eligibility.admits(tool)).collect()
     }
 
     /// Returns the eligible tools that stay because they are in use.
-    pub(crate) fn held(&self) -> BTreeSet<ToolId> {
+    pub(super) fn held(&self) -> BTreeSet<ToolId> {
         self.in_use.tools.keys().copied().filter(|&tool| self.eligibility.admits(tool)).collect()
     }
 
     /// Returns the eligible tools that picked skills bring along.
-    pub(crate) fn brought(&self) -> BTreeSet<ToolId> {
+    pub(super) fn brought(&self) -> BTreeSet<ToolId> {
         self.needed.keys().copied().filter(|&tool| self.eligibility.admits(tool)).collect()
     }
 
+    /// Returns the tool's source.
+    pub(super) fn source(&self, tool: ToolId) -> Option<&'a str> {
+        self.index.catalog.tool(tool).source.as_deref()
+    }
+
     /// Returns the name by which the request names the tool outright.
-    pub(crate) fn mention(&self, tool: ToolId) -> Option<&str> {
+    pub(super) fn mention(&self, tool: ToolId) -> Option<&str> {
         self.mentions.iter().find(|mention| mention.tool == tool).map(|mention| mention.name.as_str())
     }
 }
 
 /// What a task has called so far.
 #[derive(Debug, Default)]
-pub(crate) struct InUse {
+pub(super) struct InUse {
     /// The latest [`MAX_IN_USE`] tools, each with the name by which it was called last.
-    pub(crate) tools: BTreeMap<ToolId, String>,
+    pub(super) tools: BTreeMap<ToolId, String>,
     /// Tools that were called longer ago, the latest first.
-    pub(crate) over: Vec<ToolId>,
+    pub(super) over: Vec<ToolId>,
     /// Names that no tool has, the latest first.
-    pub(crate) unknown: Vec<String>,
+    pub(super) unknown: Vec<String>,
 }
 
 impl InUse {
@@ -113,4 +113,19 @@ fn mode(index: &Index, options: &PickOptions) -> Result<Mode, PickError> {
         (None, false) => Ok(Mode::Hybrid),
         (None, true) => Ok(Mode::Keyword),
     }
+}
+
+/// The tools that are always included, with the names that the caller gives them.
+fn always(index: &Index, options: &PickOptions) -> Result<BTreeMap<ToolId, String>, PickError> {
+    let mut always = BTreeMap::new();
+    for name in &options.always_include {
+        match named(&index.names, "always_include", name)?[..] {
+            [tool] => always.insert(tool, name.clone()),
+            ref several => {
+                let candidates = several.iter().map(|&tool| index.catalog.tool(tool).id.clone()).collect();
+                return Err(PickError::AmbiguousTool { option: "always_include", name: name.clone(), candidates });
+            }
+        };
+    }
+    Ok(always)
 }

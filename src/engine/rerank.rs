@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Trace;
-use super::explain::{Basis, Reranked};
+use super::candidates::Candidates;
+use super::ranked::Ranked;
+use super::report::Report;
 use super::request::Request;
-use crate::index::Index;
-use crate::ranking::Ranking;
+use crate::ranking::{Ranking, ToolId};
 use crate::rerank::{self, NotReranked, Rerank, RerankScore, Reranker};
 use crate::selection::{RerankEvidence, RerankReport, Stage};
 
@@ -20,61 +20,69 @@ const THIN_MARGIN: f32 = 0.25;
 /// A tool that would be cut and is less likely than this needs no second look, however close the one before it is.
 const UNLIKELY: f32 = 0.1;
 
+/// What reranking came to: the decision, and the places of the tools that it moved or left.
+pub(super) struct Reranked {
+    pub(super) report: RerankReport,
+    pub(super) evidence: BTreeMap<ToolId, RerankEvidence>,
+}
+
 /// How many candidates are put in order for the reranker; none where it is not asked for.
 pub(super) fn window(request: &Request<'_>, reranker: Option<&Arc<dyn Reranker>>) -> usize {
     let wanted = request.options.rerank != Rerank::Never && reranker.is_some();
     if wanted { request.options.rerank_window } else { 0 }
 }
 
-/// Asks the reranker where that is wanted, and puts the head of `ranking` in the order that it gives.
+/// Asks the reranker where that is wanted, and puts the best candidates in the order that it gives.
 pub(super) fn rerank(
-    index: &Index,
     request: &Request<'_>,
-    basis: &Basis,
+    ranked: &Ranked,
     reranker: Option<&Arc<dyn Reranker>>,
-    ranking: &mut Ranking,
-    trace: &mut Trace,
+    candidates: &mut Candidates<'_>,
+    report: &mut Report,
 ) -> Option<Reranked> {
     let Some(reranker) = reranker else {
-        trace.skipped(Stage::Rerank, "no reranker is set");
+        report.skipped(Stage::Rerank, "no reranker is set");
         return None;
     };
     if request.options.rerank == Rerank::Never {
-        trace.skipped(Stage::Rerank, "the options ask for none");
+        report.skipped(Stage::Rerank, "the options ask for none");
         return None;
     }
-    let mut report = report(request, basis, reranker.as_ref(), ranking);
+    let ranking = &mut candidates.ranking;
+    let mut told = numbers(request, ranked, reranker.as_ref(), ranking);
     let mut evidence = BTreeMap::new();
-    if let Some(reason) = needless(basis, &report) {
-        trace.skipped(Stage::Rerank, reason);
-        return Some(Reranked { report, evidence });
+    if let Some(reason) = needless(ranked, &told) {
+        report.skipped(Stage::Rerank, reason);
+        return Some(Reranked { report: told, evidence });
     }
-    if trace.deadline.has_passed() {
-        trace.failed(Stage::Rerank, "the deadline passed before it began; the prior order stands");
-        return Some(Reranked { report, evidence });
+    if request.deadline.has_passed() {
+        report.failed(Stage::Rerank, "the deadline passed before it began; the prior order stands");
+        return Some(Reranked { report: told, evidence });
     }
     let tools =
-        ranking[..report.window].iter().map(|candidate| Arc::clone(index.catalog.tool(candidate.tool))).collect();
-    match rerank::run(reranker, request.query, tools, trace.deadline) {
+        ranking[..told.window].iter().map(|candidate| Arc::clone(request.index.catalog.tool(candidate.tool))).collect();
+    match rerank::run(reranker, request.query, tools, request.deadline) {
         Ok(order) => {
-            trace.ran(Stage::Rerank);
-            report.reordered = true;
+            report.ran(Stage::Rerank);
+            told.reordered = true;
             for (after, &RerankScore { candidate, score }) in order.iter().enumerate() {
                 let places = RerankEvidence { score, before: candidate + 1, after: after + 1 };
                 evidence.insert(ranking[candidate].tool, places);
             }
             permute(ranking, &order);
+            // Who reads request and tool together has seen the parts.
+            candidates.parts.clear();
         }
-        Err(NotReranked::Paused(reason)) => trace.left_out(Stage::Rerank, reason + "; the prior order stands"),
-        Err(NotReranked::Failed(reason)) => trace.failed(Stage::Rerank, reason + "; the prior order stands"),
+        Err(NotReranked::Paused(reason)) => report.left_out(Stage::Rerank, reason + "; the prior order stands"),
+        Err(NotReranked::Failed(reason)) => report.failed(Stage::Rerank, reason + "; the prior order stands"),
     }
-    Some(Reranked { report, evidence })
+    Some(Reranked { report: told, evidence })
 }
 
 /// The numbers that decide whether the reranker is asked.
-fn report(request: &Request<'_>, basis: &Basis, reranker: &dyn Reranker, ranking: &Ranking) -> RerankReport {
+fn numbers(request: &Request<'_>, ranked: &Ranked, reranker: &dyn Reranker, ranking: &Ranking) -> RerankReport {
     let window = ranking.len().min(request.options.rerank_window);
-    let score = |place: usize| ranking.get(place).map(|candidate| basis.score(candidate.tool));
+    let score = |place: usize| ranking.get(place).map(|candidate| ranked.score(candidate.tool));
     let margin = |place: usize| Some(score(place)? - score(place + 1)?);
     // Only what stands on both sides of the cutoff can trade places across it.
     let cut = Some(request.options.max_candidates).filter(|&most| most < window);
@@ -90,8 +98,8 @@ fn report(request: &Request<'_>, basis: &Basis, reranker: &dyn Reranker, ranking
 }
 
 /// Says why there is no need to ask.
-fn needless(basis: &Basis, report: &RerankReport) -> Option<String> {
-    if matches!(basis, Basis::Registration { .. }) {
+fn needless(ranked: &Ranked, report: &RerankReport) -> Option<String> {
+    if matches!(ranked, Ranked::Registration { .. }) {
         return Some("the ranking failed, and its candidates are not the best ones".to_owned());
     }
     if report.window < 2 {
@@ -133,7 +141,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ranking::{Candidate, ToolId};
+    use crate::ranking::Candidate;
 
     proptest! {
         #[test]

@@ -1,127 +1,195 @@
-//! What makes the picks a set: the parts of the request that they cover, and the tools that they require.
+//! What makes the picks a set: the parts of the request that they cover, the tools that they require, and the budget that
+//! they fit.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 #[cfg(feature = "tokens")]
 use std::sync::Arc;
 
-use super::explain::Basis;
+use super::candidates::{Candidates, twins};
+use super::ranked::Ranked;
+use super::report::Report;
 use super::request::Request;
-use super::{Trace, guarded};
+use super::signals::guarded;
 #[cfg(feature = "tokens")]
 use crate::budget::{self, Costs, Wanted};
-#[cfg(feature = "tokens")]
-use crate::deadline::Deadline;
-use crate::index::{Index, Vectors};
+use crate::index::Vectors;
 use crate::options::{Choice, PickError};
-use crate::ranking::{Candidate, ToolId};
-use crate::select::{Cover, Kept, POOL, static_vectors};
+use crate::ranking::ToolId;
+use crate::select::{Cover, Cut, Decision, Fate, Picked, cut, picks, put_in_order, static_vectors};
 use crate::selection::Stage;
 #[cfg(feature = "tokens")]
 use crate::selection::TokenReport;
 
 /// The most tools that the picks bring along because they require them: a tool is not to fill a model's context with others.
 const MAX_REQUIRED: usize = 16;
-/// The most names of required tools that are read of one tool.
+/// The most names of required tools that are read per tool.
 const MAX_NAMES: usize = 64;
 
-/// The parts of the request, where there are several, and the picks are to cover them.
-pub(super) fn parts<'q>(request: &Request<'q>, basis: &Basis) -> Vec<&'q str> {
-    let Basis::Fused { fused, .. } = basis else { return Vec::new() };
-    if request.options.choice != Choice::Set || request.options.max_candidates < 2 || fused.quick_weights().is_empty() {
-        return Vec::new();
+/// Decides which candidates are picked, and brings along what they require.
+pub(super) fn choose(
+    request: &Request<'_>,
+    ranked: &Ranked,
+    candidates: &Candidates<'_>,
+    report: &mut Report,
+) -> Result<Vec<Decision>, PickError> {
+    let limits = Cut {
+        max_candidates: request.options.max_candidates,
+        max_per_source: request.options.max_per_source,
+        trusted_sources: &request.options.trusted_sources,
+        must: &candidates.stay.musts,
+        held: &candidates.stay.held,
+        needed: &candidates.stay.needed,
+        twins: twins(request),
+        cover: cover(request, ranked, candidates, report)?,
+    };
+    let mut decisions = cut(&candidates.ranking, &request.index.catalog, limits);
+    if request.options.choice == Choice::Set {
+        decisions = Requiring::new(request, ranked, decisions).follow();
     }
-    let parts = request.query.clauses();
-    if parts.len() < 2 { Vec::new() } else { parts }
-}
-
-/// How many candidates are compared to cover these parts.
-pub(super) fn pool(parts: &[&str]) -> usize {
-    if parts.is_empty() { 0 } else { POOL }
+    report.ran(Stage::Select);
+    Ok(decisions)
 }
 
 /// What the parts want of the candidates, where there is a choice between them.
-pub(super) fn cover(
-    index: &Index,
+fn cover(
     request: &Request<'_>,
-    parts: &[&str],
-    basis: &Basis,
-    ranking: &[Candidate],
-    trace: &mut Trace,
+    ranked: &Ranked,
+    candidates: &Candidates<'_>,
+    report: &mut Report,
 ) -> Result<Option<Cover>, PickError> {
-    let Basis::Fused { fused, .. } = basis else { return Ok(None) };
+    let Candidates { parts, ranking, .. } = candidates;
+    let Ranked::Fused { fused, .. } = ranked else { return Ok(None) };
     if parts.is_empty() || ranking.len() <= request.options.max_candidates {
         return Ok(None);
     }
-    let embedded = match static_vectors(index).filter(|_| request.mode.uses_semantic()) {
+    let embedded = match static_vectors(request.index).filter(|_| request.mode.uses_semantic()) {
         None => None,
         Some(vectors) => {
             let texts: Vec<String> = parts.iter().map(|&part| part.to_owned()).collect();
-            let embedded = guarded(vectors, trace.deadline, move |embedder| {
+            let embedded = guarded(vectors, request.deadline, move |embedder| {
                 Vectors::embed_queries(embedder, &texts.iter().map(String::as_str).collect::<Vec<_>>())
             });
             match embedded {
                 Ok(embedded) => Some(embedded),
                 Err(reason) => {
-                    trace.degraded(Stage::Select, format!("{reason}; the parts of the request are not told apart"));
+                    report.degraded(Stage::Select, format!("{reason}; the parts of the request are not told apart"));
                     return Ok(None);
                 }
             }
         }
     };
-    Ok(Some(Cover::new(index, parts, fused, embedded.as_ref(), ranking)?))
+    Ok(Some(Cover::new(request.index, parts, fused, embedded.as_ref(), ranking)?))
 }
 
 /// Brings the tools along that the picks require, and those that these require, as far as they may be seen.
-pub(super) fn bring_required(index: &Index, request: &Request<'_>, basis: &Basis, kept: &mut Kept) {
-    let mut picked: BTreeSet<ToolId> = kept.picks.iter().map(|candidate| candidate.tool).collect();
-    let mut per_source: HashMap<Option<&str>, usize> = HashMap::new();
-    let source = |tool: ToolId| index.catalog.tool(tool).source.as_deref();
-    let counted = picked.iter().filter(|tool| !request.in_use.tools.contains_key(tool));
-    counted.for_each(|&tool| *per_source.entry(source(tool)).or_default() += 1);
-    let mut left: Vec<ToolId> = kept.picks.iter().rev().map(|candidate| candidate.tool).collect();
-    let (mut brought, mut over_source, options) = (0, BTreeSet::new(), request.options);
-    while let Some(tool) = left.pop() {
-        let definition = index.catalog.tool(tool);
-        for name in definition.requires.iter().take(MAX_NAMES) {
-            let Some(required) = index.names.of_source(name, definition.source.as_deref(), &index.catalog) else {
-                continue;
-            };
-            if required == tool {
-                continue;
-            }
-            if !request.eligibility.admits(required) || !basis.ranks(required) {
-                kept.refused.entry(required).or_insert_with(|| name.clone());
-                continue;
-            }
-            if !picked.contains(&required) {
-                let trusted = source(required).is_some_and(|source| options.trusted_sources.contains(source));
-                let share = per_source.entry(source(required)).or_default();
-                if options.max_per_source.is_some_and(|most| !trusted && *share >= most) {
-                    over_source.insert(required);
-                    continue;
+struct Requiring<'a> {
+    request: &'a Request<'a>,
+    ranked: &'a Ranked,
+    decisions: Vec<Decision>,
+    /// Where the decision of each picked tool stands.
+    picked: BTreeMap<ToolId, usize>,
+    /// The picked tools that take a share of their source.
+    per_source: HashMap<Option<&'a str>, usize>,
+    brought: usize,
+    over_source: BTreeSet<ToolId>,
+    over_required: BTreeSet<ToolId>,
+    /// With the first name by which each is required.
+    refused: BTreeMap<ToolId, String>,
+}
+
+impl<'a> Requiring<'a> {
+    fn new(request: &'a Request<'a>, ranked: &'a Ranked, decisions: Vec<Decision>) -> Self {
+        let places = decisions.iter().enumerate().filter(|(_, decision)| decision.picked().is_some());
+        let picked: BTreeMap<ToolId, usize> = places.map(|(place, decision)| (decision.tool, place)).collect();
+        let mut requiring = Self {
+            request,
+            ranked,
+            decisions,
+            picked,
+            per_source: HashMap::new(),
+            brought: 0,
+            over_source: BTreeSet::new(),
+            over_required: BTreeSet::new(),
+            refused: BTreeMap::new(),
+        };
+        for &tool in requiring.picked.keys().filter(|tool| !request.in_use.tools.contains_key(tool)) {
+            *requiring.per_source.entry(request.source(tool)).or_default() += 1;
+        }
+        requiring
+    }
+
+    /// Follows what is required from the best pick on.
+    fn follow(mut self) -> Vec<Decision> {
+        let mut left: Vec<ToolId> = picks(&self.decisions).rev().map(|(tool, _)| tool).collect();
+        let index = self.request.index;
+        while let Some(tool) = left.pop() {
+            let definition = index.catalog.tool(tool);
+            for name in definition.requires.iter().take(MAX_NAMES) {
+                let source = definition.source.as_deref();
+                let required = index.names.of_source(name, source, &index.catalog).filter(|required| *required != tool);
+                if let Some(required) = required
+                    && self.require(required, name, tool)
+                {
+                    left.push(required);
                 }
-                if brought == MAX_REQUIRED {
-                    kept.over_required.insert(required);
-                    continue;
-                }
-                *share += 1;
-                brought += 1;
-                picked.insert(required);
-                left.push(required);
-                kept.picks.push(basis.candidate(required));
-            }
-            let by = kept.required.entry(required).or_default();
-            if !by.contains(&tool) {
-                by.push(tool);
             }
         }
+        self.decide()
     }
-    kept.picks.sort_by(Candidate::better_first);
-    over_source.retain(|tool| !kept.over_source.contains(tool));
-    kept.over_source.extend(over_source);
-    for dropped in [&mut kept.over_source, &mut kept.over_cutoff, &mut kept.covered] {
-        dropped.retain(|tool| !picked.contains(tool));
+
+    /// Notes that a picked tool requires another under this name; returns `true` if that is picked for it.
+    fn require(&mut self, required: ToolId, name: &str, by: ToolId) -> bool {
+        if !self.request.eligibility.admits(required) || !self.ranked.ranks(required) {
+            self.refused.entry(required).or_insert_with(|| name.to_owned());
+            return false;
+        }
+        let known = self.picked.get(&required).copied();
+        if known.is_none() && !self.bring(required) {
+            return false;
+        }
+        let place = known.unwrap_or(self.decisions.len() - 1);
+        if let Some(Picked { required_by, .. }) = self.decisions[place].picked_mut()
+            && !required_by.contains(&by)
+        {
+            required_by.push(by);
+        }
+        known.is_none()
+    }
+
+    /// Picks a tool if its source has a share left, and not too many were brought along.
+    fn bring(&mut self, tool: ToolId) -> bool {
+        let (options, source) = (self.request.options, self.request.source(tool));
+        let is_trusted = source.is_some_and(|source| options.trusted_sources.contains(source));
+        let share = self.per_source.entry(source).or_default();
+        if options.max_per_source.is_some_and(|most| !is_trusted && *share >= most) {
+            self.over_source.insert(tool);
+            return false;
+        }
+        if self.brought == MAX_REQUIRED {
+            self.over_required.insert(tool);
+            return false;
+        }
+        *share += 1;
+        self.brought += 1;
+        self.picked.insert(tool, self.decisions.len());
+        self.decisions.push(Decision::pick(self.ranked.candidate(tool)));
+        true
+    }
+
+    /// Adds what was not brought along, and takes away that a tool lost its place where it was.
+    fn decide(mut self) -> Vec<Decision> {
+        let over_source = |decision: &&Decision| decision.fate == Fate::OverSource;
+        for Decision { tool, .. } in self.decisions.iter().filter(over_source) {
+            self.over_source.remove(tool);
+        }
+        let (picked, decisions) = (self.picked, &mut self.decisions);
+        decisions.extend(self.over_source.into_iter().map(|tool| Decision { tool, fate: Fate::OverSource }));
+        decisions.extend(self.over_required.into_iter().map(|tool| Decision { tool, fate: Fate::OverRequired }));
+        decisions.extend(self.refused.into_iter().map(|(tool, name)| Decision { tool, fate: Fate::Refused(name) }));
+        decisions.retain(|decision| !decision.lost_its_place() || !picked.contains_key(&decision.tool));
+        put_in_order(decisions);
+        self.decisions
     }
 }
 
@@ -132,31 +200,27 @@ pub(super) fn fit(
     costs: &Arc<Costs>,
     tokens: usize,
     request: &Request<'_>,
-    basis: &Basis,
-    kept: &mut Kept,
-    deadline: Deadline,
+    ranked: &Ranked,
+    decisions: &mut [Decision],
 ) -> Result<TokenReport, PickError> {
     let musts: BTreeSet<ToolId> = request.musts().union(&request.held()).copied().collect();
-    let wanted: Vec<Wanted> = kept
-        .picks
-        .iter()
-        .map(|candidate| candidate.tool)
-        .map(|tool| Wanted { tool, score: basis.score(tool), must: musts.contains(&tool) })
+    let wanted: Vec<Wanted> = picks(decisions)
+        .map(|(tool, _)| Wanted { tool, score: ranked.score(tool), must: musts.contains(&tool) })
         .collect();
     let fitted = budget::fit(costs, &wanted, tokens)?;
-    for (wanted, shown) in wanted.iter().zip(&fitted.shown) {
-        match *shown {
-            Some(shown) => drop(kept.shown.insert(wanted.tool, shown)),
-            None => kept.over_budget.push(wanted.tool),
+    let picked = decisions.iter_mut().filter(|decision| decision.picked().is_some());
+    for (decision, shown) in picked.zip(fitted.shown) {
+        match (decision.picked_mut(), shown) {
+            (Some(picked), Some(_)) => picked.shown = shown,
+            _ => decision.fate = Fate::OverBudget,
         }
     }
-    let shown = &kept.shown;
-    kept.picks.retain(|candidate| shown.contains_key(&candidate.tool));
-    let catalog = match deadline.instant() {
+    put_in_order(decisions);
+    let catalog = match request.deadline.instant() {
         None => Some(costs.whole()?),
         Some(_) => {
             let costs = Arc::clone(costs);
-            deadline.run(move || costs.whole()).ok().transpose()?
+            request.deadline.run(move || costs.whole()).ok().transpose()?
         }
     };
     Ok(TokenReport {

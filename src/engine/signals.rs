@@ -7,7 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::Trace;
+use super::report::Report;
 use super::request::Request;
 use crate::deadline::{Deadline, Missed};
 use crate::embed::Embedder;
@@ -23,28 +23,46 @@ use crate::selection::Stage;
 /// tried.
 const CONVERSATION_SHARE: f32 = 0.6;
 
-/// A request's embeddings, or why there are none.
-pub(super) type Embedded = Result<RequestVectors, String>;
+/// A request's embeddings by one model, or why there are none.
+type Embedded = Result<RequestVectors, String>;
+
+/// The request as each model sees it, which is asked once.
+#[derive(Default)]
+pub(super) struct Embeddings(Vec<(Retriever, Embedded)>);
+
+impl Embeddings {
+    /// Embeds the request unless that was done or tried before.
+    fn of(&mut self, vectors: &Vectors, request: &Request<'_>) -> &Embedded {
+        let model = Retriever::of(vectors.embedder().as_ref());
+        let place = self.0.iter().position(|(known, _)| *known == model).unwrap_or_else(|| {
+            let query = request.query.clone();
+            let embed = move |embedder: &dyn Embedder| Vectors::embed_query(embedder, &query);
+            self.0.push((model, guarded(vectors, request.deadline, embed)));
+            self.0.len() - 1
+        });
+        &self.0[place].1
+    }
+}
 
 /// What the retrievers say, with the terms of the request that the index has.
 pub(super) fn signals(
-    index: &Index,
     request: &Request<'_>,
-    trace: &mut Trace,
+    embeddings: &mut Embeddings,
+    report: &mut Report,
 ) -> Result<(Vec<FoundTerm>, Signals), PickError> {
     let mut found = Vec::new();
     let mut signals = BothSignals::default();
     if !request.mode.uses_keyword() {
-        trace.skipped(Stage::Keyword, "the mode is semantic");
-    } else if trace.deadline.has_passed() {
-        trace.failed(Stage::Keyword, "the deadline passed before it began");
-    } else if let Some(terms) = signals.add_keyword(index, request.query)? {
+        report.skipped(Stage::Keyword, "the mode is semantic");
+    } else if request.deadline.has_passed() {
+        report.failed(Stage::Keyword, "the deadline passed before it began");
+    } else if let Some(terms) = signals.add_keyword(request.index, request.query)? {
         found = terms;
-        trace.ran(Stage::Keyword);
+        report.ran(Stage::Keyword);
     } else {
-        trace.skipped(Stage::Keyword, "the request has no words");
+        report.skipped(Stage::Keyword, "the request has no words");
     }
-    semantic(models(index, request.mode), request, &mut signals, trace);
+    semantic(request, embeddings, &mut signals, report);
     Ok((found, signals.mix()))
 }
 
@@ -126,35 +144,30 @@ pub(super) fn models(index: &Index, mode: Mode) -> &[Vectors] {
     }
 }
 
-fn semantic(models: &[Vectors], request: &Request<'_>, signals: &mut BothSignals, trace: &mut Trace) {
+fn semantic(request: &Request<'_>, embeddings: &mut Embeddings, signals: &mut BothSignals, report: &mut Report) {
+    let models = models(request.index, request.mode);
     if models.is_empty() {
-        trace.skipped(Stage::Semantic, "the mode is keyword");
+        report.skipped(Stage::Semantic, "the mode is keyword");
         return;
     }
     if request.query.is_blank() && request.query.conversation().is_empty() {
-        trace.skipped(Stage::Semantic, "the request is blank");
+        report.skipped(Stage::Semantic, "the request is blank");
         return;
     }
     let mut failure = None;
     for vectors in models {
-        match trace.embedded(vectors, request.query) {
+        match embeddings.of(vectors, request) {
             Ok(embedded) => signals.add_semantic(vectors, embedded),
             Err(reason) => failure = Some(reason.clone()),
         }
     }
     match failure {
-        Some(reason) => trace.failed(Stage::Semantic, reason),
+        Some(reason) => report.failed(Stage::Semantic, reason),
         None if signals.is_empty_of_models() => {
-            trace.skipped(Stage::Semantic, "the model knows nothing of the request");
+            report.skipped(Stage::Semantic, "the model knows nothing of the request");
         }
-        None => trace.ran(Stage::Semantic),
+        None => report.ran(Stage::Semantic),
     }
-}
-
-/// Embeds a request in time; else says why not.
-pub(super) fn embed(vectors: &Vectors, query: &Query, deadline: Deadline) -> Embedded {
-    let query = query.clone();
-    guarded(vectors, deadline, move |embedder| Vectors::embed_query(embedder, &query))
 }
 
 /// Asks an embedder in time; else says why there is no answer.

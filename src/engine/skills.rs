@@ -1,11 +1,15 @@
 //! Skills beside tools: an index of their own, ranked as tools are, and what they bring along.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::explain::{Basis, Explainer};
+use super::candidates::Candidates;
+use super::explain::Explainer;
+use super::ranked::Ranked;
+use super::report::Report;
 use super::request::Request;
-use super::{Narrowed, Trace, narrow};
+use super::set;
+use super::signals::{Embeddings, signals};
 use crate::catalog::{Catalog, Tool};
 use crate::error::IndexError;
 use crate::fuse::{Fused, Fusion};
@@ -13,6 +17,7 @@ use crate::index::{Index, IndexConfig};
 use crate::names::{Skill, SkillReport, ToolMeaning};
 use crate::options::{Choice, PickError, PickOptions};
 use crate::ranking::ToolId;
+use crate::select::picks;
 use crate::selection::{IneligibleTool, Pick, SkillPick, Stage};
 
 /// The skills whose tools a catalog has, indexed by name and description.
@@ -66,16 +71,16 @@ impl SkillIndex {
         &self.reports
     }
 
-    /// Picks the skills that the request needs, and adds their tools to what it needs.
+    /// Picks the skills that the request needs: the stages that tools pass, over their own index.
     pub(super) fn pick(
         &self,
-        index: &Index,
-        request: &mut Request<'_>,
-        basis: &Basis,
-        trace: &mut Trace,
+        request: &Request<'_>,
+        tools: &Ranked,
+        embeddings: &mut Embeddings,
+        report: &mut Report,
     ) -> Result<Vec<Picked>, PickError> {
         if self.skills.is_empty() {
-            trace.skipped(Stage::Skills, "the catalog has the tools of no skill");
+            report.skipped(Stage::Skills, "the catalog has the tools of no skill");
             return Ok(Vec::new());
         }
         let options = PickOptions {
@@ -85,60 +90,38 @@ impl SkillIndex {
             choice: Choice::Best,
             ..PickOptions::default()
         };
-        let asked = Request::new(&self.index, request.query, &options)?;
-        let mut own = trace.inner();
-        let basis = self.rank(index, request, basis, &asked, &mut own)?;
-        let Narrowed { kept, .. } = narrow(&self.index, &asked, &basis, None, &mut own)?;
-        let picks = Explainer::new(&self.index, &asked, &basis).picks(&kept);
-        let picked = kept.picks.iter().zip(picks).map(|(candidate, pick)| Picked {
-            place: candidate.tool.index(),
-            score: pick.score,
-            reason: pick.reason,
-        });
-        let picked: Vec<Picked> = picked.collect();
-        trace.embedded = own.embedded;
+        let mut asked = Request::new(&self.index, request.query, &options)?;
+        asked.deadline = request.deadline;
+        let mut own = Report::new();
+        let ranked = rank_beside(request, tools, &asked, embeddings, &mut own)?;
+        let candidates = Candidates::new(&asked, &ranked, 0, &mut own);
+        let decisions = set::choose(&asked, &ranked, &candidates, &mut own)?;
+        let explained = Explainer::new(&asked, &ranked, &decisions).picks();
         match own.degraded.first() {
-            Some(degraded) => trace.failed(Stage::Skills, format!("{}: {}", degraded.stage, degraded.reason)),
-            None => trace.ran(Stage::Skills),
+            Some(degraded) => report.failed(Stage::Skills, format!("{}: {}", degraded.stage, degraded.reason)),
+            None => report.ran(Stage::Skills),
         }
-        for Picked { place, .. } in &picked {
-            let UsableSkill { skill, tools } = &self.skills[*place];
-            for (tool, _) in tools {
-                request.needed.entry(*tool).or_default().push(skill.name.clone());
-            }
-        }
-        Ok(picked)
+        let picked = picks(&decisions).zip(explained);
+        let picked =
+            picked.map(|((skill, _), Pick { score, reason, .. })| Picked { place: skill.index(), score, reason });
+        Ok(picked.collect())
     }
 
-    /// Ranks the skills beside the tools, so that the best of a few skills is not taken for a good one.
-    fn rank(
-        &self,
-        index: &Index,
-        request: &Request<'_>,
-        tools: &Basis,
-        asked: &Request<'_>,
-        trace: &mut Trace,
-    ) -> Result<Basis, PickError> {
-        let (terms, signals) = super::signals(&self.index, asked, trace)?;
-        let fused = if let Basis::Fused { fused, .. } = tools {
-            fused.beside(&request.eligibility, signals, &asked.eligibility)
-        } else {
-            let (_, of_tools) = super::signals(index, request, trace)?;
-            let fused = Fused::new(of_tools, Fusion::Weighted, &request.eligibility);
-            fused.beside(&request.eligibility, signals, &asked.eligibility)
-        };
-        Ok(Basis::Fused { mode: asked.mode, terms, fused })
+    /// Returns the tools that picked skills need, each with the names of the skills.
+    pub(super) fn needed(&self, picked: &[Picked]) -> BTreeMap<ToolId, Vec<String>> {
+        let mut needed: BTreeMap<ToolId, Vec<String>> = BTreeMap::new();
+        for Picked { place, .. } in picked {
+            let UsableSkill { skill, tools } = &self.skills[*place];
+            for (tool, _) in tools {
+                needed.entry(*tool).or_default().push(skill.name.clone());
+            }
+        }
+        needed
     }
 
     /// Says what became of the tools of the picked skills.
-    pub(super) fn explain(
-        &self,
-        picked: Vec<Picked>,
-        tools: &Index,
-        request: &Request<'_>,
-        picks: &[Pick],
-    ) -> Vec<SkillPick> {
-        let id = |tool: ToolId| &tools.catalog.tool(tool).id;
+    pub(super) fn explain(&self, picked: Vec<Picked>, request: &Request<'_>, picks: &[Pick]) -> Vec<SkillPick> {
+        let id = |tool: ToolId| &request.index.catalog.tool(tool).id;
         let skills = picked.into_iter().map(|Picked { place, score, reason }| {
             let usable = &self.skills[place];
             let brought = usable.tools.iter().map(|(tool, _)| id(*tool));
@@ -159,6 +142,25 @@ impl SkillIndex {
         });
         skills.collect()
     }
+}
+
+/// Ranks skills beside the tools, so that the best of a few skills is not taken for a good one.
+fn rank_beside(
+    request: &Request<'_>,
+    tools: &Ranked,
+    asked: &Request<'_>,
+    embeddings: &mut Embeddings,
+    report: &mut Report,
+) -> Result<Ranked, PickError> {
+    let (terms, skills) = signals(asked, embeddings, report)?;
+    let fused = if let Ranked::Fused { fused, .. } = tools {
+        fused.beside(&request.eligibility, skills, &asked.eligibility)
+    } else {
+        let (_, of_tools) = signals(request, embeddings, report)?;
+        let fused = Fused::new(of_tools, Fusion::Weighted, &request.eligibility);
+        fused.beside(&request.eligibility, skills, &asked.eligibility)
+    };
+    Ok(Ranked::Fused { mode: asked.mode, terms, fused })
 }
 
 /// The tools of a compatible skill, each once.

@@ -1,0 +1,140 @@
+//! What an engine is built of.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::Engine;
+use super::skills::SkillIndex;
+use crate::catalog::Catalog;
+use crate::embed::{Embedder, StaticEmbedder};
+use crate::error::IndexError;
+use crate::fuse::Retriever;
+use crate::index::{Index, IndexConfig, Progress};
+use crate::names::Skill;
+use crate::rerank::Reranker;
+use crate::scorer::Scorer;
+use crate::sequences::{Prior, Sequences};
+
+/// Builds an [`Engine`]. Unless told otherwise it ranks by words and, with the [`StaticEmbedder`], by meaning.
+pub struct EngineBuilder {
+    catalog: Catalog,
+    model: Model,
+    cache_dir: Option<PathBuf>,
+    progress: Progress,
+    skills: Option<Vec<Skill>>,
+    sequences: Option<Sequences>,
+    scorer: Option<Arc<dyn Scorer>>,
+    reranker: Option<Arc<dyn Reranker>>,
+}
+
+/// What ranks by meaning.
+enum Model {
+    Static,
+    Given(Arc<dyn Embedder>),
+    None,
+}
+
+impl EngineBuilder {
+    /// Starts with the static model and nothing else.
+    pub(super) fn new(catalog: Catalog) -> Self {
+        let (model, cache_dir, progress) = (Model::Static, None, Progress::default());
+        Self { catalog, model, cache_dir, progress, skills: None, sequences: None, scorer: None, reranker: None }
+    }
+
+    /// Ranks by meaning with this model. The static one helps it along in the hybrid mode, and stands in where it
+    /// fails, unless this one is a static model too.
+    #[must_use]
+    pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
+        self.model = Model::Given(embedder);
+        self
+    }
+
+    /// Ranks by words alone: no model is opened and no vector is made.
+    #[must_use]
+    pub fn keyword_only(mut self) -> Self {
+        self.model = Model::None;
+        self
+    }
+
+    /// Keeps embeddings in this folder, so that no text is embedded twice. Models whose vectors are quicker to
+    /// compute than to look up, as the static one, leave it alone.
+    #[must_use]
+    pub fn cache_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.cache_dir = Some(folder.into());
+        self
+    }
+
+    /// Calls `report` with the number of tools embedded so far and of all tools, from any thread.
+    #[must_use]
+    pub fn on_progress(mut self, report: impl Fn(usize, usize) + Send + Sync + 'static) -> Self {
+        self.progress = Progress(Some(Arc::new(report)));
+        self
+    }
+
+    /// Picks skills too, and brings their tools along. Only those are picked whose tools the catalog has; see
+    /// [`Engine::skill_reports`]. They are ranked beside
+    /// the tools by the built-in ranking, also where a custom scorer ranks the tools.
+    #[must_use]
+    pub fn skills(mut self, skills: Vec<Skill>) -> Self {
+        self.skills = Some(skills);
+        self
+    }
+
+    /// Raises tools that go with those in use, by what earlier tasks called; see [`PickOptions::in_use`](crate::PickOptions::in_use). It changes
+    /// the order of what `min_score` leaves, of a weighted ranking.
+    #[must_use]
+    pub fn sequences(mut self, sequences: Sequences) -> Self {
+        self.sequences = Some(sequences);
+        self
+    }
+
+    /// Lets this scorer rank the tools of every pick, in place of the built-in ranking. Skills it does not see, and tools
+    /// in use raise nothing.
+    #[must_use]
+    pub fn scorer(mut self, scorer: Arc<dyn Scorer>) -> Self {
+        self.scorer = Some(scorer);
+        self
+    }
+
+    /// Lets this reranker put the best candidates in another order, where [`PickOptions::rerank`](crate::PickOptions::rerank) asks for it. Skills it
+    /// does not see.
+    #[must_use]
+    pub fn reranker(mut self, reranker: Arc<dyn Reranker>) -> Self {
+        self.reranker = Some(reranker);
+        self
+    }
+
+    /// Builds the indexes.
+    ///
+    /// # Errors
+    ///
+    /// [`IndexError`] when the model fails on a tool, or two skills have one name. A cache that cannot be used is no
+    /// error; see [`IndexStats::cache`](crate::IndexStats::cache).
+    pub fn build(self) -> Result<Engine, IndexError> {
+        let embedders: Vec<Arc<dyn Embedder>> = match self.model {
+            Model::Static => vec![StaticEmbedder::shared()?],
+            Model::Given(embedder) => match Retriever::of(embedder.as_ref()) {
+                Retriever::Model => vec![StaticEmbedder::shared()?, embedder],
+                Retriever::Keyword | Retriever::Static => vec![embedder],
+            },
+            Model::None => Vec::new(),
+        };
+        let config = |progress: Progress| IndexConfig {
+            embedders: embedders.clone(),
+            cache_dir: self.cache_dir.clone(),
+            progress,
+        };
+        let index = Index::build(self.catalog, config(self.progress))?;
+        let skills = self.skills.map(|skills| SkillIndex::build(skills, &index, config(Progress::default())));
+        let prior = self.sequences.map(|sequences| Arc::new(Prior::new(&sequences, &index.names)));
+        Ok(Engine {
+            index: Arc::new(index),
+            skills: skills.transpose()?.map(Arc::new),
+            prior,
+            scorer: self.scorer,
+            reranker: self.reranker,
+            #[cfg(feature = "tokens")]
+            costs: Arc::default(),
+        })
+    }
+}

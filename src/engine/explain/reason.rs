@@ -1,0 +1,151 @@
+//! One sentence that says why a tool was picked.
+
+use std::collections::BTreeSet;
+
+use super::super::ranked::Ranked;
+use crate::excerpt::one_line;
+use crate::ranking::ToolId;
+use crate::scorer::Score;
+use crate::selection::{
+    CalledTogether, FusionEvidence, KeywordEvidence, Provenance, RerankEvidence, TermEvidence, WordEvidence,
+};
+use crate::text::{Field, TermKind};
+
+/// The most words that a reason quotes.
+const QUOTED_WORDS: usize = 4;
+/// The most pairs of near words that a reason quotes.
+const QUOTED_PAIRS: usize = 2;
+/// The most characters that a reason quotes of a part of the request.
+const QUOTED_CHARS: usize = 80;
+/// The least similarity of two words that a reason calls close.
+const CLOSE: f32 = 0.3;
+
+/// One sentence that says why the tool was picked.
+pub(super) fn reason(ranked: &Ranked, tool: ToolId, provenance: &Provenance, reranker: Option<&str>) -> String {
+    let mut clauses = stays(provenance);
+    match ranked {
+        Ranked::Registration { .. } => clauses.push("the ranking failed, and it comes early in the catalog".to_owned()),
+        Ranked::Custom { scorer, scores, .. } => match scores.get(&tool) {
+            Some(Score { reason: Some(reason), .. }) => clauses.push(reason.clone()),
+            Some(score) => clauses.push(format!("{scorer} scores it {:.2}", score.score)),
+            None => {}
+        },
+        Ranked::Fused { .. } => clauses.extend(fits(provenance)),
+    }
+    if let (Some(reranker), Some(RerankEvidence { before, after, .. })) = (reranker, provenance.rerank)
+        && before != after
+    {
+        clauses.push(format!("{reranker} moves it from place {before} to {after}"));
+    }
+    if clauses.is_empty() {
+        clauses.push("nothing else was found".to_owned());
+    }
+    let mut sentence = clauses.join("; ");
+    if let Some(first) = sentence.chars().next() {
+        sentence.replace_range(..first.len_utf8(), &first.to_uppercase().to_string());
+    }
+    if !sentence.ends_with(['.', '!', '?', '。']) {
+        sentence.push('.');
+    }
+    sentence
+}
+
+/// What keeps the tool among the picks beside its score.
+fn stays(provenance: &Provenance) -> Vec<String> {
+    let mut clauses = Vec::new();
+    if let Some(name) = &provenance.named {
+        clauses.push(format!("the request names it as {name:?}"));
+    }
+    if provenance.always_included {
+        clauses.push("the caller always includes it".to_owned());
+    }
+    if let Some(name) = &provenance.in_use {
+        clauses.push(format!("the task uses it already as {name:?}"));
+    }
+    match &provenance.needed_by[..] {
+        [] => {}
+        [skill] => clauses.push(format!("the skill {skill:?} needs it")),
+        skills => {
+            let skills: Vec<String> = skills.iter().map(|skill| format!("{skill:?}")).collect();
+            clauses.push(format!("the skills {} need it", enumerate(&skills)));
+        }
+    }
+    if !provenance.required_by.is_empty() {
+        let tools: Vec<String> = provenance.required_by.iter().map(|tool| format!("{tool:?}")).collect();
+        clauses.push(format!("{} {} it", enumerate(&tools), if tools.len() == 1 { "requires" } else { "require" }));
+    }
+    if let Some(part) = &provenance.covers {
+        clauses.push(format!("it is for the part {:?}", one_line(part, QUOTED_CHARS)));
+    }
+    clauses
+}
+
+/// What the built-in ranking found in the tool.
+fn fits(provenance: &Provenance) -> Vec<String> {
+    let mut clauses: Vec<String> = provenance.keyword.as_ref().and_then(matched_words).into_iter().collect();
+    if let Some(semantic) = provenance.semantic.last() {
+        let rank = semantic.rank.map_or(String::new(), |rank| format!(" and ranks {rank}"));
+        let told = provenance.semantic.iter().flat_map(|semantic| &semantic.words);
+        let near = near_words(told, provenance.keyword.as_ref());
+        clauses.push(format!("its meaning is {:.2} similar{rank}{near}", semantic.score));
+    }
+    if provenance.in_use.is_none() && is_from_context(provenance) {
+        clauses.push("what was said before calls for it".to_owned());
+    }
+    if let Some(CalledTogether { with, together, .. }) = provenance.prior.iter().find_map(|prior| prior.by.first()) {
+        let tasks = if *together == 1 { "task" } else { "tasks" };
+        clauses.push(format!("{together} {tasks} called it with {with:?}, which is in use"));
+    }
+    clauses
+}
+
+/// Returns `true` if at least half of a weighted sum comes from the context of the request.
+fn is_from_context(provenance: &Provenance) -> bool {
+    let Some(FusionEvidence { parts, .. }) = &provenance.fusion else { return false };
+    let of = |name: &str| parts.get(name).map_or(0.0, |part| part.weight);
+    let keyword = provenance.keyword.iter().map(|keyword| of("keyword") * keyword.context.unwrap_or_default());
+    let semantic = provenance.semantic.iter().map(|model| of(&model.model) * model.context.unwrap_or_default());
+    let context: f32 = keyword.chain(semantic).sum();
+    let sum: f32 = parts.values().map(|part| part.weight * part.score).sum();
+    context > 0.0 && context >= sum / 2.0
+}
+
+/// `"flight" and "Oslo" match in its name and description`, with the weightiest words first.
+fn matched_words(evidence: &KeywordEvidence) -> Option<String> {
+    let mut terms: Vec<&TermEvidence> = evidence.terms.iter().filter(|term| term.kind == TermKind::Word).collect();
+    terms.sort_by(|a, b| b.contribution.total_cmp(&a.contribution));
+    let words: Vec<String> = terms.iter().take(QUOTED_WORDS).map(|term| format!("{:?}", term.word)).collect();
+    let found: BTreeSet<Field> = terms.iter().take(QUOTED_WORDS).flat_map(|term| term.fields.iter().copied()).collect();
+    let fields: Vec<String> =
+        Field::ALL.iter().filter(|field| found.contains(field)).map(|field| field.label().to_owned()).collect();
+    let more = terms.len().saturating_sub(QUOTED_WORDS);
+    let verb = if terms.len() == 1 { "matches" } else { "match" };
+    let words = if more > 0 { format!("{} and {more} more", words.join(", ")) } else { enumerate(&words) };
+    (!terms.is_empty()).then(|| format!("{words} {verb} in its {}", enumerate(&fields)))
+}
+
+/// `: "smaller" is close to "resize" in its name`, with the weightiest words first and without those that match as
+/// keywords; nothing where no two words are close.
+fn near_words<'a>(words: impl Iterator<Item = &'a WordEvidence>, keyword: Option<&KeywordEvidence>) -> String {
+    let same = |a: &str, b: &str| {
+        let lower = |text: &str| text.chars().flat_map(char::to_lowercase).collect::<String>();
+        if a.is_ascii() && b.is_ascii() { a.eq_ignore_ascii_case(b) } else { lower(a) == lower(b) }
+    };
+    let matched = |word: &str| keyword.is_some_and(|keyword| keyword.terms.iter().any(|term| same(&term.word, word)));
+    let close = words.filter(|near| near.similarity >= CLOSE && !matched(&near.word));
+    let pairs = close.take(QUOTED_PAIRS).map(|WordEvidence { word, meets, field, .. }| {
+        let how = if same(word, meets) { String::new() } else { format!("close to {meets:?} ") };
+        format!("{word:?} is {how}in its {}", field.label())
+    });
+    let pairs: Vec<String> = pairs.collect();
+    if pairs.is_empty() { String::new() } else { format!(": {}", enumerate(&pairs)) }
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn enumerate(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
