@@ -41,7 +41,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 
 const CHECK_SERVER: &str = "check that the server runs, and the URL";
 const CHECK_KIND: &str = "check that the URL is that of an OpenAI-compatible API, and the model one for embeddings";
-const CHECK_KEY: &str = "check the API key";
+const CHECK_KEY: &str = "check the key";
 
 /// A model behind an OpenAI-compatible endpoint.
 ///

@@ -82,7 +82,7 @@ fn what_is_missing_or_wrong_is_told() {
     for (more, part) in [
         (&[server.url.as_str()][..], "--embed-url needs --model"),
         (&["http://me:hunter2@localhost:1", "--model", "m"], "user name"),
-        (&[&server.url, "--model", "m"], "401 Unauthorized: ***; check the API key"),
+        (&[&server.url, "--model", "m"], "401 Unauthorized: ***; check the key"),
     ] {
         let mut command = picktools(&[&index[..], more].concat());
         let output = command.env("OPENAI_API_KEY", KEY).output().expect("it runs");
