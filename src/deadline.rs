@@ -1,12 +1,25 @@
 //! A point in time after which an answer comes too late.
 
+mod pool;
+
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
 use tokio::time::timeout_at;
+
+use self::pool::Pool;
+
+/// How many pieces of work with a deadline run at once, in the whole process. Such work mostly waits: for a language model
+/// that takes a second, these are 128 picks a second. A thread that is held by late work costs the part of its stack that
+/// it has touched, so all of them cost a few megabytes.
+const MOST_THREADS: usize = 128;
+/// Longer than the pause between two picks of a busy process.
+const IDLE_FOR: Duration = Duration::from_secs(10);
+
+static POOL: Pool = Pool::new(MOST_THREADS, IDLE_FOR);
 
 /// When an answer must be there; without one there is all the time in the world.
 #[derive(Debug, Clone, Copy)]
@@ -17,13 +30,18 @@ pub(crate) struct Deadline(Option<Instant>);
 pub(crate) enum Missed {
     /// The deadline passed.
     Expired,
-    /// The worker died, or could not be started.
+    /// The work panicked, or there was no thread for it.
     Lost(String),
 }
 
 impl Missed {
     pub(crate) fn panicked() -> Self {
         Self::Lost("it panicked".to_owned())
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "errors are mapped by it")]
+    fn no_thread(error: io::Error) -> Self {
+        Self::Lost(format!("no thread could be started: {error}"))
     }
 }
 
@@ -41,30 +59,21 @@ impl Deadline {
         self.0.is_some_and(|instant| Instant::now() >= instant)
     }
 
-    /// Runs `work` on a thread of its own and waits for it until the deadline.
+    /// Runs `work` on another thread and waits for it until the deadline.
     ///
-    /// Work that comes too late is not waited for: its thread ends by itself, and its answer is dropped.
+    /// Work that comes too late is not waited for: it keeps its thread until it returns, and its answer is dropped. Where
+    /// too much of it still runs, no more is begun.
     pub(crate) fn run<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Missed> {
-        let (sender, receiver) = mpsc::sync_channel(1);
-        let answer = move || {
-            // Nobody listens any more once the deadline has passed.
-            let _too_late = sender.send(work());
+        let Some(instant) = self.0 else {
+            // This work is waited for, whatever it takes, so that its thread does not outlive the call.
+            let thread = thread::Builder::new().name("picktools-worker".to_owned());
+            let thread = thread.spawn(work).map_err(Missed::no_thread)?;
+            return thread.join().map_err(|_| Missed::panicked());
         };
-        thread::Builder::new()
-            .name("picktools-worker".to_owned())
-            .spawn(answer)
-            .map_err(|error| Missed::Lost(format!("no thread could be started: {error}")))?;
-        match self.0 {
-            None => receiver.recv().map_err(|_| Missed::panicked()),
-            Some(instant) => match receiver.recv_timeout(instant.saturating_duration_since(Instant::now())) {
-                Ok(answer) => Ok(answer),
-                Err(RecvTimeoutError::Timeout) => Err(Missed::Expired),
-                Err(RecvTimeoutError::Disconnected) => Err(Missed::panicked()),
-            },
-        }
+        POOL.run(instant, work)
     }
 
-    /// Waits for a future until the deadline, on a thread of its own with a small runtime, so that the caller may be
+    /// Waits for a future until the deadline, on another thread with a small runtime, so that the caller may be
     /// synchronous or not; when the deadline passes, the future is dropped.
     ///
     /// A future that blocks its thread is not waited for either, nor is what it left to the runtime's blocking pool.
@@ -93,6 +102,8 @@ impl Deadline {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::{self, RecvTimeoutError};
+
     use super::*;
 
     #[test]

@@ -1,0 +1,73 @@
+//! What picks do when all threads for work with a deadline are held. In a process of its own, as it holds all of them.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use picktools::{Catalog, Engine, PickOptions, Query, Score, ScoreFuture, Scorer, Selection, Stage, StageStatus, Tool};
+
+const AT_MOST: Duration = Duration::from_secs(60);
+
+/// A scorer that blocks its thread until it is let go.
+#[derive(Default)]
+struct Blocks {
+    let_go: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Scorer for Blocks {
+    fn name(&self) -> &str {
+        "blocks"
+    }
+
+    fn score<'a>(&'a self, _: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a> {
+        let let_go = self.let_go.lock().expect("nobody panicked");
+        drop(self.changed.wait_while(let_go, |let_go| !*let_go));
+        Box::pin(async move { Ok(vec![Score::new(1.0); tools.len()]) })
+    }
+}
+
+fn pick(engine: &Engine, timeout: Duration) -> Selection {
+    let options = PickOptions { timeout: Some(timeout), ..PickOptions::default() };
+    engine.pick(&Query::new("send a mail"), &options).expect("being late is no error")
+}
+
+#[test]
+fn work_is_refused_with_a_reason_while_late_work_holds_all_threads() {
+    let tools = [Tool::new("send_mail", "Sends a mail"), Tool::new("play_music", "Plays music")];
+    let catalog = Catalog::from_tools(tools).expect("the tools are valid");
+    let blocks = Arc::new(Blocks::default());
+    let scored = Engine::builder(catalog.clone()).keyword_only().scorer(Arc::clone(&blocks) as Arc<dyn Scorer>);
+    let scored = scored.build().expect("it builds");
+    let begun = Instant::now();
+    let refused = loop {
+        let selection = pick(&scored, Duration::from_millis(5));
+        let [degraded] = &selection.degraded[..] else { panic!("one stage is degraded: {:?}", selection.degraded) };
+        assert_eq!(degraded.stage, Stage::Scorer);
+        if degraded.reason.contains("earlier requests are still being answered") {
+            break selection;
+        }
+        assert!(degraded.reason.contains("the deadline passed"), "{}", degraded.reason);
+        assert!(begun.elapsed() < AT_MOST, "there is no bound");
+    };
+    assert_eq!(refused.picks.len(), 2, "the catalog's order stands in");
+
+    // Other engines of the process go without their models, and say so at once.
+    let hybrid = Engine::new(catalog).expect("it builds");
+    let begun = Instant::now();
+    let selection = pick(&hybrid, AT_MOST);
+    assert!(begun.elapsed() < AT_MOST / 2, "a thread was waited for");
+    let report = selection.stages.iter().find(|report| report.stage == Stage::Semantic);
+    assert!(
+        matches!(report.map(|report| &report.status), Some(StageStatus::Failed { reason })
+            if reason.contains("earlier requests are still being answered")),
+        "{report:?}"
+    );
+    assert_eq!(selection.picks[0].tool.name, "send_mail");
+
+    *blocks.let_go.lock().expect("nobody panicked") = true;
+    blocks.changed.notify_all();
+    while !pick(&hybrid, AT_MOST).degraded.is_empty() {
+        assert!(begun.elapsed() < AT_MOST, "threads are not freed");
+    }
+    assert!(pick(&scored, AT_MOST).degraded.is_empty());
+}
