@@ -13,21 +13,14 @@ pub(super) struct Fit {
     pub(super) answerable: Answerable,
 }
 
-/// One weight a retriever: for a unit of BM25, and for a cosine of 1; 0 where the combination is without it.
+/// A weight for a unit of each retriever's signal, BM25 or a cosine of 1, in the order of [`Retriever`]; 0 where the
+/// combination is without it.
 #[derive(Debug)]
-pub(super) struct Weights {
-    keyword: f32,
-    static_model: f32,
-    model: f32,
-}
+pub(super) struct Weights([f32; 3]);
 
 impl Weights {
     pub(super) fn of(&self, retriever: Retriever) -> f32 {
-        match retriever {
-            Retriever::Keyword => self.keyword,
-            Retriever::Static => self.static_model,
-            Retriever::Model => self.model,
-        }
+        self.0[retriever as usize]
     }
 }
 
@@ -56,13 +49,9 @@ pub(super) struct Answerable {
 impl Fit {
     /// Returns the set for a combination of retrievers.
     pub(super) fn of(retrievers: &[Retriever]) -> &'static Self {
-        match retrievers {
-            [Retriever::Keyword] => &KEYWORD,
-            [Retriever::Static] => &STATIC,
-            [Retriever::Model] => &MODEL,
-            [Retriever::Keyword, Retriever::Static] => &KEYWORD_STATIC,
-            _ => &KEYWORD_STATIC_MODEL,
-        }
+        let combination: usize = retrievers.iter().map(|&retriever| 1 << retriever as usize).sum();
+        // Without a signal there is nothing to weigh, and any set does.
+        &FITS[combination.saturating_sub(1)]
     }
 
     /// Returns what a unit of the retriever's signal adds to the value, at a request whose best keyword score is
@@ -76,57 +65,58 @@ impl Fit {
     }
 }
 
-const KEYWORD: Fit = Fit {
-    value: Weights { keyword: 0.5114, static_model: 0.0000, model: 0.0000 },
-    softening: 0.0000,
-    relevance: Relevance { distance: 0.3735, answerable: 0.6029, crowd: -1.5001, intercept: -0.5730 },
-    answerable: Answerable {
-        signals: Weights { keyword: 0.0387, static_model: 0.0000, model: 0.0000 },
-        coverage: 3.5663,
-        intercept: -0.2966,
-    },
-};
+/// Numbers in the order in which [`Fit`] and its parts name them.
+const fn fit(value: [f32; 3], softening: f32, relevance: [f32; 4], answerable: [f32; 5]) -> Fit {
+    let [distance, of_answerable, crowd, intercept] = relevance;
+    let relevance = Relevance { distance, answerable: of_answerable, crowd, intercept };
+    let [keyword, static_model, model, coverage, intercept] = answerable;
+    let answerable = Answerable { signals: Weights([keyword, static_model, model]), coverage, intercept };
+    Fit { value: Weights(value), softening, relevance, answerable }
+}
 
-const STATIC: Fit = Fit {
-    value: Weights { keyword: 0.0000, static_model: 24.7405, model: 0.0000 },
-    softening: 0.0000,
-    relevance: Relevance { distance: 0.7238, answerable: 0.5761, crowd: -1.8516, intercept: 0.3800 },
-    answerable: Answerable {
-        signals: Weights { keyword: 0.0000, static_model: 4.1489, model: 0.0000 },
-        coverage: 0.0000,
-        intercept: -0.9173,
-    },
-};
+/// One set for each combination of retrievers, at one less than the sum of `1 << retriever`.
+#[rustfmt::skip]
+static FITS: [Fit; 7] = [
+    // keyword
+    fit([0.5114, 0.0000, 0.0000], 0.0000, [0.3735, 0.6029, -1.5001, -0.5730],
+        [0.0387, 0.0000, 0.0000, 3.5663, -0.2966]),
+    // static
+    fit([0.0000, 24.7405, 0.0000], 0.0000, [0.7238, 0.5761, -1.8516, 0.3800],
+        [0.0000, 4.1489, 0.0000, 0.0000, -0.9173]),
+    // keyword, static
+    fit([0.2036, 26.8051, 0.0000], 0.0641, [0.7403, 0.4778, -1.8867, 0.6776],
+        [0.0292, 1.9968, 0.0000, 3.1455, -1.0495]),
+    // model
+    fit([0.0000, 0.0000, 25.3861], 0.0000, [0.7878, 0.4776, -1.9826, 0.8158],
+        [0.0000, 0.0000, 5.3312, 0.0000, -1.3995]),
+    // keyword, model
+    fit([0.1462, 0.0000, 29.8935], 0.0429, [0.8149, 0.4377, -2.0014, 1.0124],
+        [0.0239, 0.0000, 3.2907, 2.8226, -1.4623]),
+    // static, model
+    fit([0.0000, 7.3006, 19.3131], 0.0000, [0.7672, 0.4606, -1.9540, 0.8292],
+        [0.0000, 0.8730, 4.5617, 0.0000, -1.4462]),
+    // keyword, static, model
+    fit([0.1313, 6.9145, 26.0372], 0.0460, [0.8256, 0.4056, -1.9974, 1.0850],
+        [0.0243, -0.0820, 3.2930, 2.8317, -1.4270]),
+];
 
-const MODEL: Fit = Fit {
-    value: Weights { keyword: 0.0000, static_model: 0.0000, model: 25.3861 },
-    softening: 0.0000,
-    relevance: Relevance { distance: 0.7878, answerable: 0.4776, crowd: -1.9826, intercept: 0.8158 },
-    answerable: Answerable {
-        signals: Weights { keyword: 0.0000, static_model: 0.0000, model: 5.3312 },
-        coverage: 0.0000,
-        intercept: -1.3995,
-    },
-};
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-const KEYWORD_STATIC: Fit = Fit {
-    value: Weights { keyword: 0.2036, static_model: 26.8051, model: 0.0000 },
-    softening: 0.0641,
-    relevance: Relevance { distance: 0.7403, answerable: 0.4778, crowd: -1.8867, intercept: 0.6776 },
-    answerable: Answerable {
-        signals: Weights { keyword: 0.0292, static_model: 1.9968, model: 0.0000 },
-        coverage: 3.1455,
-        intercept: -1.0495,
-    },
-};
-
-const KEYWORD_STATIC_MODEL: Fit = Fit {
-    value: Weights { keyword: 0.1313, static_model: 6.9145, model: 26.0372 },
-    softening: 0.0460,
-    relevance: Relevance { distance: 0.8256, answerable: 0.4056, crowd: -1.9974, intercept: 1.0850 },
-    answerable: Answerable {
-        signals: Weights { keyword: 0.0243, static_model: -0.0820, model: 3.2930 },
-        coverage: 2.8317,
-        intercept: -1.4270,
-    },
-};
+    #[test]
+    fn each_combination_of_signals_weighs_those_and_no_others() {
+        let all = [Retriever::Keyword, Retriever::Static, Retriever::Model];
+        for chosen in 1..8_usize {
+            let in_it = |retriever: Retriever| chosen >> (retriever as usize) & 1 == 1;
+            let combination: Vec<Retriever> = all.into_iter().filter(|&retriever| in_it(retriever)).collect();
+            let fit = Fit::of(&combination);
+            for retriever in all {
+                let weights = [&fit.value, &fit.answerable.signals].map(|weights| weights.of(retriever).abs() > 0.0);
+                assert_eq!(weights, [in_it(retriever); 2], "{combination:?}: {retriever:?}");
+            }
+            assert_eq!(fit.answerable.coverage > 0.0, in_it(Retriever::Keyword), "{combination:?}");
+            assert_eq!(fit.softening > 0.0, in_it(Retriever::Keyword) && combination.len() > 1, "{combination:?}");
+        }
+    }
+}

@@ -19,13 +19,15 @@ from common import FOLD, SETS
 #: Signals in the order of the program's `Fit`; each is divided by its unit, so that weights are of one size.
 SIGNALS = ("keyword", "static", "model")
 UNIT = np.array([10.0, 0.1, 0.1])
-#: Combinations of signals, as the program names them.
+#: Combinations of signals, in the order of the program's table.
 COMBINATIONS = {
-    "KEYWORD": (0,),
-    "STATIC": (1,),
-    "MODEL": (2,),
-    "KEYWORD_STATIC": (0, 1),
-    "KEYWORD_STATIC_MODEL": (0, 1, 2),
+    "keyword": (0,),
+    "static": (1,),
+    "keyword, static": (0, 1),
+    "model": (2,),
+    "keyword, model": (0, 2),
+    "static, model": (1, 2),
+    "keyword, static, model": (0, 1, 2),
 }
 #: Candidates kept of a request: the best of each signal, and the relevant ones.
 DEPTH = 30
@@ -193,12 +195,8 @@ class Constants:
         r, a = s.relevance, np.zeros(3)
         a[list(s.which)] = s.answerable[:-2]
         a = np.r_[a / UNIT, s.answerable[-2:]]
-        weights = lambda w: f"Weights {{ keyword: {w[0]:.4f}, static_model: {w[1]:.4f}, model: {w[2]:.4f} }}"
-        return (
-            f"const {name}: Fit = Fit {{\n    value: {weights(w)},\n    softening: {c:.4f},\n"
-            f"    relevance: Relevance {{ distance: {r[0]:.4f}, answerable: {r[1]:.4f}, crowd: {r[2]:.4f}, intercept: {r[3]:.4f} }},\n"
-            f"    answerable: Answerable {{ signals: {weights(a)}, coverage: {a[3]:.4f}, intercept: {a[4]:.4f} }},\n}};"
-        )
+        row = lambda x: "[" + ", ".join(f"{y:.4f}" for y in x) + "]"
+        return f"    // {name}\n    fit({row(w)}, {c:.4f}, {row(r)},\n        {row(a)}),"
 
 
 # ---------------------------------------------------------------- figures
