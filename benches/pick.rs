@@ -62,7 +62,7 @@ impl Random {
     }
 }
 
-/// Every 100th tool is for everyone, and the others for one role, where `roles` is set.
+/// Ten tools, evenly spread, are for everyone and the others for one role, where `roles` is set.
 fn tools(count: usize, roles: bool) -> Vec<Tool> {
     let mut random = Random(SEED);
     (0..count)
