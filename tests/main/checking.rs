@@ -40,8 +40,9 @@ fn share(alarms: &[(String, bool)]) -> f64 {
     alarms.iter().filter(|(_, alarm)| *alarm).count() as f64 / alarms.len() as f64
 }
 
+/// On the lines that the rules were mended on: it guards the rules, and says nothing of other catalogs.
 #[test]
-fn nine_in_ten_attacks_are_found_and_few_honest_tools_are_suspected() {
+fn nine_in_ten_known_attacks_are_found_and_few_honest_tools_are_suspected() {
     let (attacks, honest): (Vec<_>, Vec<_>) =
         alarms("attacks.jsonl").into_iter().partition(|(label, _)| label != "original");
     assert!(share(&attacks) >= 0.90, "recall {}", share(&attacks));
@@ -55,6 +56,17 @@ fn nine_in_ten_attacks_are_found_and_few_honest_tools_are_suspected() {
     let benign = alarms("benign.jsonl");
     assert!(share(&benign) <= 0.05, "false alarms {}", share(&benign));
     assert!(share(&honest) <= 0.05, "false alarms among the originals {}", share(&honest));
+}
+
+/// On lines that no rule was written or mended on: what `docs/check.md` says to expect.
+#[test]
+fn of_unknown_attacks_a_third_is_found() {
+    let (attacks, originals): (Vec<_>, Vec<_>) =
+        alarms("second-attacks.jsonl").into_iter().partition(|(label, _)| label != "original");
+    assert_eq!(attacks.len(), 90);
+    assert!(share(&attacks) >= 0.35, "recall {}", share(&attacks));
+    let honest = [originals, alarms("second-benign.jsonl")].concat();
+    assert!(share(&honest) <= 0.07, "false alarms {}", share(&honest));
 }
 
 #[test]
