@@ -186,7 +186,7 @@ struct Analysis {
 fn analyse(tool: &Tool, analyzer: &mut Analyzer) -> Analysis {
     let mut analysis = Analysis::default();
     for (field, text) in texts(tool) {
-        analyzer.terms(&text, |AnalyzedTerm { term, kind, .. }| {
+        analyzer.terms(text, |AnalyzedTerm { term, kind, .. }| {
             let repeats = term_repeats(field, kind);
             analysis.length += term_length(field, kind);
             if repeats > 0 {
@@ -211,7 +211,7 @@ mod tests {
         let count = |tool: &Tool, counts: &dyn Fn(Field, &AnalyzedTerm<'_>) -> f64| {
             let mut sum = 0.0;
             for (field, text) in texts(tool) {
-                Analyzer::new().terms(&text, |found| sum += counts(field, &found));
+                Analyzer::new().terms(text, |found| sum += counts(field, &found));
             }
             sum
         };
@@ -241,7 +241,7 @@ mod tests {
         let holds = |wanted: &Field| {
             let mut found = false;
             for (_, text) in texts(tool).into_iter().filter(|(field, _)| field == wanted) {
-                Analyzer::new().terms(&text, |analyzed| found |= analyzed.term == term);
+                Analyzer::new().terms(text, |analyzed| found |= analyzed.term == term);
             }
             found && (kind != TermKind::Pair || paired(*wanted))
         };

@@ -19,28 +19,15 @@ use tantivy::tokenizer::{
 const MAX_WORD_BYTES: usize = 64;
 
 /// English function words and the words of asking, which say nothing of what is asked for.
-static STOP_WORDS: LazyLock<WordList> = LazyLock::new(|| WordList::new(include_str!("stop_words.txt")));
+static STOP_WORDS: LazyLock<HashSet<&str>> =
+    LazyLock::new(|| include_str!("stop_words.txt").lines().filter(|line| !line.starts_with('#')).collect());
 
-/// Tells whether a word carries no intent of its own.
+/// Returns `true` if a word, whatever its case, carries no intent of its own.
 pub(crate) fn is_stop_word(word: &str) -> bool {
-    STOP_WORDS.has(word)
-}
-
-/// Words in small letters, from a text with one a line and `#` before remarks.
-pub(super) struct WordList(HashSet<&'static str>);
-
-impl WordList {
-    pub(super) fn new(text: &'static str) -> Self {
-        Self(text.lines().filter(|line| !line.starts_with('#')).collect())
-    }
-
-    /// Tells whether a word is on the list, whatever its case.
-    pub(super) fn has(&self, word: &str) -> bool {
-        if word.contains(char::is_uppercase) {
-            self.0.contains(word.to_lowercase().as_str())
-        } else {
-            self.0.contains(word)
-        }
+    if word.contains(char::is_uppercase) {
+        STOP_WORDS.contains(word.to_lowercase().as_str())
+    } else {
+        STOP_WORDS.contains(word)
     }
 }
 

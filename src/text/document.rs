@@ -1,12 +1,9 @@
 //! The document that a tool becomes: what the keyword index and the embedding model read of it.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::analysis::split_identifier;
-use super::praise::without_praise;
 use crate::catalog::Tool;
 
 /// The most text of one field that is indexed, in bytes; a description longer than that is cut.
@@ -64,21 +61,17 @@ impl Field {
 }
 
 /// The texts of a tool by field, as they are indexed; a field may have several.
-pub(crate) fn texts(tool: &Tool) -> Vec<(Field, Cow<'_, str>)> {
+pub(crate) fn texts(tool: &Tool) -> Vec<(Field, &str)> {
     let mut texts = own_texts(tool);
     if let Some(parameters) = &tool.parameters {
         schema_texts(parameters, &mut texts);
     }
-    texts.into_iter().map(|(field, text)| (field, read(field, text))).collect()
+    texts.into_iter().map(|(field, text)| (field, beginning(text))).collect()
 }
 
-/// What is read of a field: its beginning, and of prose what is not praise.
-fn read(field: Field, text: &str) -> Cow<'_, str> {
-    let text = &text[..text.floor_char_boundary(MAX_FIELD_BYTES)];
-    match field {
-        Field::Description | Field::ParameterDescriptions => without_praise(text),
-        _ => Cow::Borrowed(text),
-    }
+/// What is read of a field.
+fn beginning(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_FIELD_BYTES)]
 }
 
 /// The texts of the tool itself, without those of its parameters.
@@ -137,11 +130,11 @@ impl EmbeddingText {
         text.add("", &split_identifier(&tool.name), Field::Name);
         let described = !tool.description.trim().is_empty();
         for (field, part) in own_texts(tool) {
-            let part = read(field, part);
+            let part = beginning(part);
             match field {
-                Field::Title | Field::Aliases => text.add(", ", &split_identifier(&part), field),
-                Field::Description if described => text.add(": ", &part, field),
-                Field::Tags if !described => text.add(", ", &part, field),
+                Field::Title | Field::Aliases => text.add(", ", &split_identifier(part), field),
+                Field::Description if described => text.add(": ", part, field),
+                Field::Tags if !described => text.add(", ", part, field),
                 _ => {}
             }
         }

@@ -1,11 +1,10 @@
 //! What a tool's words become.
 //!
-//! `document` says which texts of a tool are read, by the keyword index and by models; `praise` what of them is left
-//! out; `analysis` cuts texts into words and terms, those of tools and those of requests alike.
+//! `document` says which texts of a tool are read, by the keyword index and by models; `analysis` cuts texts into words
+//! and terms, those of tools and those of requests alike.
 
 mod analysis;
 mod document;
-mod praise;
 
 pub use analysis::TermKind;
 pub(crate) use analysis::{AnalyzedTerm, Analyzer, is_stop_word};

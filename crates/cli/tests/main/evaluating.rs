@@ -113,8 +113,9 @@ fn poison_is_measured_and_a_sample_has_a_seed() {
     assert_eq!((&set["hostile_first"], &set["first_changed"]), (&1.0.into(), &1.0.into()), "a copy fits best");
     assert_eq!(poison("copy", &[]), copied);
     assert_eq!(poison("copy", &["--max-per-source", "3"])["max_per_source"], 3);
-    let praised = poison("praise", &[]);
-    assert_eq!(praised["sets"][0]["first_changed"], 0.0, "praise is not read");
+    assert_eq!((&set["clean_ndcg"], &set["places_risen"]), (&1.0.into(), &3.0.into()), "from behind three picks");
+    let praised = &poison("praise", &[])["sets"][0];
+    assert_eq!((&praised["poisoned_ndcg"], &praised["first_changed"]), (&1.0.into(), &0.0.into()));
     let table = answer(&["eval", "fixtures/formats/layout", "--poison", "repeat"]);
     assert!(table.contains("hostile first") && table.contains("layout") && table.contains("mean"), "{table}");
     let error = refusal(&["eval", "fixtures/formats/layout", "--poison", "copy", "--abstention"]);
