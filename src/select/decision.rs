@@ -21,6 +21,7 @@ pub(crate) enum Fate {
     /// It is required, beyond what is brought along.
     OverRequired,
     /// The token budget has no room for it.
+    #[cfg_attr(not(feature = "tokens"), expect(dead_code, reason = "without tokens there is no budget"))]
     OverBudget,
     /// It is the same as this picked tool.
     SameAs(ToolId),
