@@ -21,6 +21,8 @@ mod ranked;
 mod report;
 mod request;
 mod rerank;
+#[cfg(test)]
+mod segmented;
 mod set;
 mod signals;
 mod skills;

@@ -1,17 +1,16 @@
-//! The forward index: which terms each tool holds, how often and in which fields, so that a match is explained
-//! without reading the tool's text again.
+//! The forward index: which terms each tool of a segment holds, how often and in which fields, so that a match is
+//! explained without reading the tool's text again.
 //!
 //! A term is known by a hash of 64 bits, so that two terms of one tool are as good as never taken for each other;
-//! 13 bytes a term and tool are all that it takes.
+//! 13 bytes per term and tool are all that it takes. The hash is FNV-1a, which is specified and may be kept in a file.
+//! Whoever writes a tool can find two words of one hash; all that this gives is that the tool seems to hold a word that
+//! it could as well have held. The inverted index, which ranks, knows terms by their letters.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
-use crate::ranking::ToolId;
 use crate::text::Field;
 
 const _: () = assert!(Field::ALL.len() <= u8::BITS as usize, "a field has a bit");
 
-/// The terms of every tool of a catalog.
+/// The terms of every tool of a segment.
 #[derive(Default)]
 pub(super) struct ForwardIndex {
     /// Where each tool's terms end; they begin where those of the tool before end.
@@ -58,20 +57,20 @@ impl ForwardIndex {
     }
 
     /// Returns how often a tool holds a term, and in which fields, in the order in which they are reported.
-    pub(super) fn find(&self, tool: ToolId, term: TermKey) -> Option<(u32, Vec<Field>)> {
+    pub(super) fn find(&self, tool: usize, term: TermKey) -> Option<(u32, Vec<Field>)> {
         let at = self.place(tool, term)?;
         let held = |field: &Field| self.fields[at] & (1 << *field as u8) != 0;
         Some((self.frequencies[at], Field::ALL.into_iter().filter(held).collect()))
     }
 
     /// Returns how often a tool holds a term.
-    pub(super) fn frequency(&self, tool: ToolId, term: TermKey) -> Option<u32> {
+    pub(super) fn frequency(&self, tool: usize, term: TermKey) -> Option<u32> {
         Some(self.frequencies[self.place(tool, term)?])
     }
 
-    fn place(&self, tool: ToolId, term: TermKey) -> Option<usize> {
-        let start = tool.index().checked_sub(1).map_or(0, |before| self.ends[before]);
-        Some(start + self.keys[start..self.ends[tool.index()]].binary_search(&term).ok()?)
+    fn place(&self, tool: usize, term: TermKey) -> Option<usize> {
+        let start = tool.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Some(start + self.keys[start..self.ends[tool]].binary_search(&term).ok()?)
     }
 }
 
@@ -80,16 +79,26 @@ impl ForwardIndex {
 pub(super) struct TermKey(u64);
 
 impl TermKey {
+    /// Hashes a term with FNV-1a of 64 bits (Fowler, Noll, Vo, Eastlake, Hansen: RFC 9923).
     pub(super) fn of(term: &str) -> Self {
-        let mut hasher = DefaultHasher::new();
-        term.hash(&mut hasher);
-        Self(hasher.finish())
+        const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+        const PRIME: u64 = 0x0100_0000_01b3;
+        Self(term.bytes().fold(OFFSET_BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_term_has_the_key_that_the_specification_gives() {
+        for (term, key) in
+            [("", 0xcbf2_9ce4_8422_2325), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
+        {
+            assert_eq!(TermKey::of(term), TermKey(key), "{term}");
+        }
+    }
 
     #[test]
     fn a_tool_holds_its_own_terms_and_no_others() {
@@ -105,7 +114,7 @@ mod tests {
             terms.merge();
             index.push(&terms);
         }
-        let find = |tool, term| index.find(ToolId::from_index(tool), TermKey::of(term));
+        let find = |tool, term| index.find(tool, TermKey::of(term));
         assert_eq!(find(0, "read"), Some((10, vec![Field::Name, Field::EnumValues])));
         assert_eq!(find(0, "file"), Some((8, vec![Field::Name])));
         assert_eq!((find(1, "read"), find(1, "file"), find(2, "read")), (None, None, None));

@@ -1,160 +1,104 @@
-//! The keyword index: an inverted index on tantivy, scored exhaustively with BM25.
+//! The keyword index of a snapshot: exhaustive BM25 over the postings of its segments.
 //!
-//! All fields of a tool fold into one indexed field. A field's weight multiplies its term frequencies and its
-//! length alike, as in BM25F (Robertson, Zaragoza, Taylor 2004), and is realised by indexing each term that many
-//! times. One index segment holds the whole catalog, so that tantivy's document numbers are [`ToolId`]s.
+//! What BM25 knows of the whole catalog, how long its tools are on average and how many hold a term, is counted over all
+//! segments, so that a score does not depend on how a catalog is cut into them. Each tool's normalisation follows from
+//! its own length and the average; it is worked out once for the snapshot, and read in the loop over postings.
 //!
 //! Explaining reads no postings: a forward index tells which of a request's terms a tool holds, and where.
 //!
 //! Scoring visits every posting of every query term instead of pruning to a top k. For catalogs of this size that
 //! is as fast, it gives each tool's exact score to the fusion, and a narrow role costs nothing extra.
 
-use std::sync::Arc;
-
-use rayon::prelude::*;
-use tantivy::directory::RamDirectory;
 use tantivy::postings::TermInfo;
-use tantivy::schema::{Field as IndexField, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
-use tantivy::tokenizer::{PreTokenizedString, Token};
-use tantivy::{Index, InvertedIndexReader, TERMINATED, TantivyDocument, Term};
 
-use super::forward::{ForwardIndex, TermKey, ToolTerms};
-use crate::catalog::{Catalog, Tool};
+use super::forward::TermKey;
+use super::postings::{Postings, WEIGHT_UNIT};
+use super::segment::Segments;
 use crate::error::IndexError;
 use crate::ranking::ToolId;
-use crate::text::{AnalyzedTerm, Analyzer, Field, TermKind, texts};
+use crate::text::{Field, TermKind};
 
 /// BM25's term-frequency saturation, in units of whole (not halved) field weights.
 const K1: f32 = 1.6;
 /// BM25's length normalisation.
 const B: f32 = 0.7;
-/// Field weights are multiples of this.
-const WEIGHT_UNIT: f32 = 0.5;
 /// What a pair of words counts beside a word.
 const PAIR_WEIGHT: f32 = 0.25;
-/// Memory for building the index, in bytes; what does not fit is flushed to the segment.
-const BUILD_MEMORY: usize = 128 << 20;
-/// How many tools are analysed in parallel before they are written; bounds the memory that their terms take.
-const TOOLS_PER_STEP: usize = 2048;
 
-/// How many times a term of the field is indexed, in units of [`WEIGHT_UNIT`].
-///
-/// Set by a coarse search over the benchmarks; see `docs/results.md`. Titles and aliases are absent there and
-/// stand with descriptions and between them and names.
-fn repeats(field: Field) -> u8 {
-    match field {
-        Field::Name => 8,
-        Field::Aliases => 4,
-        Field::Title | Field::Description | Field::EnumValues => 2,
-        Field::Tags | Field::ParameterNames | Field::ParameterDescriptions => 1,
-    }
-}
-
-/// How many times a term is indexed. Pairs are formed of names and prose only.
-fn term_repeats(field: Field, kind: TermKind) -> u8 {
-    match (kind, field) {
-        (TermKind::Pair, Field::Tags | Field::ParameterNames | Field::ParameterDescriptions | Field::EnumValues) => 0,
-        _ => repeats(field),
-    }
-}
-
-/// What a term adds to the length of its document, in units of [`WEIGHT_UNIT`]: only words make it longer.
-fn term_length(field: Field, kind: TermKind) -> u32 {
-    if kind == TermKind::Word { u32::from(repeats(field)) } else { 0 }
-}
-
-/// The inverted index over one catalog, and the forward index that explains what it finds.
+/// The words of every tool of a snapshot, with what is counted over all of them.
 pub(crate) struct KeywordIndex {
-    inverted: Arc<InvertedIndexReader>,
-    field: IndexField,
-    forward: ForwardIndex,
+    segments: Segments,
     /// BM25's denominator without the term frequency, by tool.
     norms: Vec<f32>,
+    distinct_terms: usize,
 }
 
 impl KeywordIndex {
-    /// Indexes every tool of `catalog`.
-    pub(crate) fn build(catalog: &Catalog) -> Result<Self, IndexError> {
-        let mut schema = Schema::builder();
-        let indexing =
-            TextFieldIndexing::default().set_index_option(IndexRecordOption::WithFreqs).set_fieldnorms(false);
-        let field = schema.add_text_field("document", TextOptions::default().set_indexing_options(indexing));
-        let mut writer = Index::builder()
-            .schema(schema.build())
-            .single_segment_index_writer(RamDirectory::create(), BUILD_MEMORY)
-            .map_err(IndexError::keyword)?;
-        let mut lengths = Vec::with_capacity(catalog.len());
-        let mut forward = ForwardIndex::default();
-        for tools in catalog.tools().chunks(TOOLS_PER_STEP) {
-            let documents: Vec<Analysis> =
-                tools.par_iter().map_init(Analyzer::new, |analyzer, tool| analyse(tool, analyzer)).collect();
-            for Analysis { tokens, terms, length } in documents {
-                lengths.push(length as f32 * WEIGHT_UNIT);
-                forward.push(&terms);
-                let mut document = TantivyDocument::new();
-                document.add_pre_tokenized_text(field, PreTokenizedString { text: String::new(), tokens });
-                writer.add_document(document).map_err(IndexError::keyword)?;
-            }
+    /// Counts what the segments come to together.
+    pub(super) fn new(segments: Segments) -> Result<Self, IndexError> {
+        let postings: Vec<&Postings> = segments.iter().map(|(_, segment)| &segment.postings).collect();
+        let lengths = || postings.iter().flat_map(|postings| &postings.lengths);
+        // Whole numbers have one sum, in whatever order they are added up.
+        let total: u64 = lengths().map(|&length| u64::from(length)).sum();
+        let average = (total as f32 * WEIGHT_UNIT / segments.tools().max(1) as f32).max(1.0);
+        let norm = |&length: &u32| K1 * (1.0 - B + B * (length as f32 * WEIGHT_UNIT) / average);
+        let norms = lengths().map(norm).collect();
+        let mut distinct_terms = 0;
+        for (number, own) in postings.iter().enumerate() {
+            distinct_terms += own.terms_beside(&postings[..number]).map_err(IndexError::keyword)?;
         }
-        let index = writer.finalize().map_err(IndexError::keyword)?;
-        let searcher = index.reader().map_err(IndexError::keyword)?.searcher();
-        let inverted = searcher.segment_reader(0).inverted_index(field).map_err(IndexError::keyword)?;
-        let average_length = (lengths.iter().sum::<f32>() / lengths.len().max(1) as f32).max(1.0);
-        let norms = lengths.iter().map(|length| K1 * (1.0 - B + B * length / average_length)).collect();
-        Ok(Self { inverted, field, forward, norms })
+        Ok(Self { norms, distinct_terms, segments })
     }
 
     /// Looks a term up; `None` where no tool has it.
     ///
     /// The inverse document frequency is `ln(1 + N / n)`.
     pub(crate) fn look_up(&self, term: &str, kind: TermKind) -> Result<Option<IndexedTerm>, IndexError> {
-        let info =
-            self.inverted.get_term_info(&Term::from_field_text(self.field, term)).map_err(IndexError::keyword)?;
-        let Some(info) = info else {
+        let mut infos = Vec::with_capacity(self.segments.len());
+        for (_, segment) in self.segments.iter() {
+            infos.push(segment.postings.look_up(term).map_err(IndexError::keyword)?);
+        }
+        let holding: u32 = infos.iter().flatten().map(|info| info.doc_freq).sum();
+        if holding == 0 {
             return Ok(None);
-        };
-        let idf = (1.0 + self.norms.len() as f32 / info.doc_freq as f32).ln();
+        }
+        let idf = (1.0 + self.norms.len() as f32 / holding as f32).ln();
         let share = if kind == TermKind::Pair { PAIR_WEIGHT } else { 1.0 };
-        Ok(Some(IndexedTerm { weight: share * idf * (K1 + 1.0), key: TermKey::of(term), info }))
+        Ok(Some(IndexedTerm { weight: share * idf * (K1 + 1.0), key: TermKey::of(term), infos }))
     }
 
     /// Tells `each` the index of every tool that has the term, and the term's BM25 contribution to its score.
     pub(crate) fn contributions(
         &self,
-        IndexedTerm { info, weight, .. }: &IndexedTerm,
+        IndexedTerm { infos, weight, .. }: &IndexedTerm,
         mut each: impl FnMut(usize, f32),
     ) -> Result<(), IndexError> {
-        let mut postings = self
-            .inverted
-            .read_block_postings_from_terminfo(info, IndexRecordOption::WithFreqs)
-            .map_err(IndexError::keyword)?;
-        while !postings.docs().is_empty() {
-            for (&doc, &frequency) in postings.docs().iter().zip(postings.freqs()) {
-                if doc == TERMINATED {
-                    break;
-                }
-                each(doc as usize, contribution(*weight, frequency, self.norms[doc as usize]));
-            }
-            postings.advance();
+        for ((first, segment), info) in self.segments.iter().zip(infos) {
+            let Some(info) = info else { continue };
+            let norms = &self.norms[first..];
+            let score = |doc, frequency| each(first + doc, contribution(*weight, frequency, norms[doc]));
+            segment.postings.each(info, score).map_err(IndexError::keyword)?;
         }
         Ok(())
     }
 
     /// Returns what a term contributes to the score of one tool, and where it stands; `None` where the tool has it not.
     pub(crate) fn explain(&self, tool: ToolId, term: &IndexedTerm) -> Option<(f32, Vec<Field>)> {
-        let (frequency, fields) = self.forward.find(tool, term.key)?;
+        let (segment, place) = self.segments.find(tool);
+        let (frequency, fields) = segment.postings.forward.find(place, term.key)?;
         Some((contribution(term.weight, frequency, self.norms[tool.index()]), fields))
     }
 
     /// Returns what a term contributes to the score of one tool.
     pub(crate) fn contribution(&self, tool: ToolId, term: &IndexedTerm) -> f32 {
-        let frequency = self.forward.frequency(tool, term.key);
+        let (segment, place) = self.segments.find(tool);
+        let frequency = segment.postings.forward.frequency(place, term.key);
         frequency.map_or(0.0, |frequency| contribution(term.weight, frequency, self.norms[tool.index()]))
     }
 
     /// Returns how many terms the index tells apart.
     pub(crate) fn distinct_terms(&self) -> usize {
-        self.inverted.terms().num_terms()
+        self.distinct_terms
     }
 }
 
@@ -164,7 +108,8 @@ pub(crate) struct IndexedTerm {
     /// The largest contribution that the term could make to the score of any tool.
     pub(crate) weight: f32,
     key: TermKey,
-    info: TermInfo,
+    /// One per segment; `None` where it does not have the term.
+    infos: Vec<Option<TermInfo>>,
 }
 
 fn contribution(weight: f32, frequency: u32, norm: f32) -> f32 {
@@ -172,39 +117,22 @@ fn contribution(weight: f32, frequency: u32, norm: f32) -> f32 {
     weight * frequency / (frequency + norm)
 }
 
-/// What the index reads of a tool.
-#[derive(Default)]
-struct Analysis {
-    /// The terms in order, each as often as its field weighs.
-    tokens: Vec<Token>,
-    /// The same terms, each once.
-    terms: ToolTerms,
-    /// The tool's length in units of [`WEIGHT_UNIT`].
-    length: u32,
-}
-
-fn analyse(tool: &Tool, analyzer: &mut Analyzer) -> Analysis {
-    let mut analysis = Analysis::default();
-    for (field, text) in texts(tool) {
-        analyzer.terms(text, |AnalyzedTerm { term, kind, .. }| {
-            let repeats = term_repeats(field, kind);
-            analysis.length += term_length(field, kind);
-            if repeats > 0 {
-                let token = Token { text: term.to_owned(), position: 0, ..Token::default() };
-                analysis.tokens.extend(std::iter::repeat_n(token, usize::from(repeats)));
-                analysis.terms.add(term, u32::from(repeats), field);
-            }
-        });
-    }
-    analysis.terms.merge();
-    analysis
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
     use serde_json::json;
+
+    use super::*;
+    use crate::catalog::{Catalog, Tool};
+    use crate::index::IndexConfig;
+    use crate::index::postings::repeats;
+    use crate::text::{AnalyzedTerm, Analyzer, texts};
+
+    /// The tools of `catalog`, in segments that end at `cuts`.
+    fn index(catalog: &Catalog, cuts: &[usize]) -> KeywordIndex {
+        let segments = Segments::cut(catalog.tools(), cuts, &IndexConfig::default()).expect("builds");
+        KeywordIndex::new(segments).expect("builds")
+    }
 
     /// BM25 over field-weighted counts, written out from its definition.
     fn naive_score(tools: &[Tool], tool: &Tool, term: &str, kind: TermKind) -> f64 {
@@ -269,9 +197,11 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
         #[test]
-        fn scores_and_explanations_equal_the_definition(tools in tools()) {
+        fn scores_and_explanations_equal_the_definition(
+            tools in tools(), cuts in prop::collection::vec(0..12_usize, 0..4),
+        ) {
             let catalog = Catalog::from_tools(tools.clone()).expect("valid");
-            let index = KeywordIndex::build(&catalog).expect("builds");
+            let index = index(&catalog, &cuts);
             let terms = [
                 ("read", TermKind::Word),
                 ("mail", TermKind::Word),
@@ -301,7 +231,7 @@ mod tests {
     #[test]
     fn an_empty_catalog_has_an_index() {
         let catalog = Catalog::from_tools([]).expect("valid");
-        let index = KeywordIndex::build(&catalog).expect("builds");
+        let index = index(&catalog, &[]);
         assert!(index.look_up("read", TermKind::Word).expect("looks up").is_none());
     }
 }

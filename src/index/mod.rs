@@ -1,7 +1,13 @@
 //! One snapshot of one catalog: everything that is built once and only read afterwards.
+//!
+//! What depends on a tool alone lies in segments, which never change and know nothing of each other; what is counted or
+//! compared over all tools belongs to the snapshot. So a snapshot answers to the bit as one of the same tools in other
+//! segments does. Building makes one segment.
 
 mod forward;
 mod keyword;
+mod postings;
+mod segment;
 mod twins;
 mod vectors;
 
@@ -11,17 +17,19 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use self::segment::{Segment, Segments};
 pub(crate) use keyword::{IndexedTerm, KeywordIndex};
 pub(crate) use twins::Twins;
 pub(crate) use vectors::{RequestVectors, Vectors, products};
 
 use crate::access::PolicyTable;
 use crate::catalog::Catalog;
-use crate::embed::{CacheStatus, Embedder, VectorCache};
+use crate::embed::{CacheStatus, Embedder};
 use crate::error::IndexError;
 use crate::names::NameTable;
 
 /// What a catalog is indexed with.
+#[derive(Default)]
 pub(crate) struct IndexConfig {
     pub(crate) embedders: Vec<Arc<dyn Embedder>>,
     pub(crate) cache_dir: Option<PathBuf>,
@@ -54,20 +62,31 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn build(catalog: Catalog, config: IndexConfig) -> Result<Self, IndexError> {
-        let keyword = KeywordIndex::build(&catalog)?;
-        let mut vectors = Vec::new();
-        let mut cache = None;
-        for embedder in config.embedders {
-            let folder = config.cache_dir.as_deref().filter(|_| embedder.worth_caching());
-            let store = folder.map(|root| VectorCache::open(root, embedder.identity(), embedder.dimensions()));
-            let (built, status) = Vectors::build(&catalog, embedder, store, &config.progress)?;
-            vectors.push(built);
-            cache = status;
-        }
+        let (segment, cache) = Segment::build(catalog.tools(), &config)?;
+        Self::of(catalog, Segments::new([Arc::new(segment)]), config.embedders, cache)
+    }
+
+    /// Puts segments together whose tools are those of `catalog`, in order.
+    fn of(
+        catalog: Catalog,
+        segments: Segments,
+        embedders: Vec<Arc<dyn Embedder>>,
+        cache: Option<CacheStatus>,
+    ) -> Result<Self, IndexError> {
+        let vectors = embedders.into_iter().enumerate();
+        let vectors = vectors.map(|(model, embedder)| Vectors::new(embedder, segments.clone(), model)).collect();
         let names = NameTable::new(&catalog);
         let policies = PolicyTable::new(&catalog);
-        let twins = Twins::new(&catalog);
+        let twins = Twins::new(&segments);
+        let keyword = KeywordIndex::new(segments)?;
         Ok(Self { catalog, names, policies, twins, keyword, vectors, cache })
+    }
+
+    /// As [`build`](Self::build), in segments that end at `cuts`; without a cache.
+    #[cfg(test)]
+    pub(crate) fn build_cut(catalog: Catalog, cuts: &[usize], config: IndexConfig) -> Result<Self, IndexError> {
+        let segments = Segments::cut(catalog.tools(), cuts, &config)?;
+        Self::of(catalog, segments, config.embedders, None)
     }
 
     pub(crate) fn stats(&self) -> IndexStats {

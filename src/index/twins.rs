@@ -8,8 +8,9 @@
 use foldhash::{HashMap, HashMapExt};
 use sha2::{Digest, Sha256};
 
+use super::segment::Segments;
+use crate::catalog::Tool;
 use crate::catalog::spelling::normalise;
-use crate::catalog::{Catalog, Tool};
 use crate::ranking::ToolId;
 
 /// The fewest words of a description that tell what a tool does wherever it comes from.
@@ -20,12 +21,12 @@ const TELLING_WORDS: usize = 5;
 pub(crate) struct Twins(HashMap<ToolId, ToolId>);
 
 impl Twins {
-    /// Compares every tool of `catalog` with every other, in linear time.
-    pub(crate) fn new(catalog: &Catalog) -> Self {
-        let mut firsts: HashMap<[u8; 32], ToolId> = HashMap::new();
+    /// Compares every tool with every other, in linear time.
+    pub(super) fn new(segments: &Segments) -> Self {
+        let mut firsts: HashMap<Likeness, ToolId> = HashMap::new();
         let mut twins = HashMap::new();
-        for (id, tool) in catalog.ids().zip(catalog.tools()) {
-            let Some(likeness) = likeness(tool) else { continue };
+        for (index, likeness) in segments.iter().flat_map(|(_, segment)| &segment.likenesses).enumerate() {
+            let (Some(likeness), id) = (*likeness, ToolId::from_index(index)) else { continue };
             let first = *firsts.entry(likeness).or_insert(id);
             if first != id {
                 twins.insert(id, first);
@@ -46,8 +47,11 @@ impl Twins {
     }
 }
 
-/// A digest of what a model sees of a tool; `None` where that tells too little.
-fn likeness(tool: &Tool) -> Option<[u8; 32]> {
+/// A digest of what a model sees of a tool.
+pub(super) type Likeness = [u8; 32];
+
+/// Digests what a model sees of a tool; `None` where that tells too little.
+pub(super) fn likeness(tool: &Tool) -> Option<Likeness> {
     let words = tool.description.split_whitespace();
     if words.clone().take(TELLING_WORDS).count() < TELLING_WORDS {
         return None;
@@ -73,6 +77,9 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
+    use crate::catalog::Catalog;
+    use crate::index::IndexConfig;
+
     fn twins(tools: &[(&str, &str, &str, Value)]) -> Vec<Option<usize>> {
         let tools = tools.iter().map(|(source, name, description, parameters)| {
             let mut tool = Tool::new(*name, *description);
@@ -82,7 +89,8 @@ mod tests {
             tool
         });
         let catalog = Catalog::from_tools(tools).expect("valid");
-        let twins = Twins::new(&catalog);
+        let segments = Segments::cut(catalog.tools(), &[2], &IndexConfig::default()).expect("it can be indexed");
+        let twins = Twins::new(&segments);
         catalog.ids().map(|tool| twins.of(tool).map(ToolId::index)).collect()
     }
 

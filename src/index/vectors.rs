@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use ndarray::{Array2, ArrayView1, ArrayView2, Axis};
+use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, s};
 use pulp::{Arch, NullaryFnOnce};
 
 use super::Progress;
-use crate::catalog::Catalog;
-use crate::embed::{CacheStatus, Embedder, Role, VectorCache};
+use super::segment::Segments;
+use crate::catalog::Tool;
+use crate::embed::{Embedder, Role, VectorCache};
 use crate::error::{EmbedError, IndexError};
 use crate::query::Query;
 use crate::ranking::ToolId;
@@ -25,51 +26,17 @@ pub(crate) struct RequestVectors {
     pub(crate) conversation: Option<Array2<f32>>,
 }
 
-/// The embeddings of one catalog, with the model that made them.
+/// The vectors of one model in every segment of a snapshot, with the model that made them.
 pub(crate) struct Vectors {
     embedder: Arc<dyn Embedder>,
-    /// Shape: tools × dimensions; rows have unit length.
-    matrix: Array2<f32>,
+    segments: Segments,
+    /// Which of each segment's matrices is this model's.
+    model: usize,
 }
 
 impl Vectors {
-    /// Embeds every tool of `catalog`; texts that `cache` holds are not embedded again.
-    pub(crate) fn build(
-        catalog: &Catalog,
-        embedder: Arc<dyn Embedder>,
-        mut cache: Option<VectorCache>,
-        progress: &Progress,
-    ) -> Result<(Self, Option<CacheStatus>), IndexError> {
-        let texts: Vec<String> = catalog.tools().iter().map(|tool| EmbeddingText::new(tool).text).collect();
-        let mut matrix = Array2::zeros((texts.len(), embedder.dimensions()));
-        let mut missing = Vec::new();
-        for (row, text) in texts.iter().enumerate() {
-            match cache.as_ref().and_then(|cache| cache.get(Role::Document, text)) {
-                Some(vector) => matrix.row_mut(row).assign(&ArrayView1::from(vector)),
-                None => missing.push(row),
-            }
-        }
-        let mut done = texts.len() - missing.len();
-        if !missing.is_empty() {
-            progress.report(done, texts.len());
-        }
-        for rows in missing.chunks(TEXTS_PER_WRITE) {
-            let batch: Vec<&str> = rows.iter().map(|&row| texts[row].as_str()).collect();
-            let step = |embedded: usize| progress.report(done + embedded, texts.len());
-            let vectors = embedder.embed(Role::Document, &batch, &step)?;
-            check_shape(embedder.as_ref(), &vectors, batch.len())?;
-            for (&row, vector) in rows.iter().zip(&vectors) {
-                matrix.row_mut(row).assign(&ArrayView1::from(vector));
-            }
-            if let Some(cache) = &mut cache {
-                let model = || embedder.identity().to_owned();
-                cache
-                    .insert_all(Role::Document, batch.iter().zip(vectors))
-                    .map_err(|error| EmbedError::Inference { model: model(), reason: error.to_string() })?;
-            }
-            done += rows.len();
-        }
-        Ok((Self { embedder, matrix }, cache.map(|cache| cache.status())))
+    pub(super) fn new(embedder: Arc<dyn Embedder>, segments: Segments, model: usize) -> Self {
+        Self { embedder, segments, model }
     }
 
     /// Embeds a request, and the conversation that it is a part of, at once. A sentence that the model knows nothing of
@@ -105,17 +72,63 @@ impl Vectors {
 
     /// Returns the cosine similarity of every tool, one a row, to every row of `query`, unit vectors.
     pub(crate) fn scores(&self, query: &Array2<f32>) -> Array2<f32> {
-        products(self.matrix.view(), query.view())
+        let mut scores = Array2::zeros((self.segments.tools(), query.nrows()));
+        for (first, segment) in self.segments.iter() {
+            let matrix = &segment.vectors[self.model];
+            let own = scores.slice_mut(s![first..first + matrix.nrows(), ..]);
+            products_into(matrix.view(), query.view(), own);
+        }
+        scores
     }
 
     /// Returns the unit vector of one tool.
     pub(crate) fn of(&self, tool: ToolId) -> ArrayView1<'_, f32> {
-        self.matrix.row(tool.index())
+        let (segment, place) = self.segments.find(tool);
+        segment.vectors[self.model].row(place)
     }
 
     pub(crate) fn embedder(&self) -> &Arc<dyn Embedder> {
         &self.embedder
     }
+}
+
+/// Embeds tools, one a row; texts that `cache` holds are not embedded again.
+pub(super) fn embed_tools(
+    tools: &[Arc<Tool>],
+    embedder: &dyn Embedder,
+    mut cache: Option<&mut VectorCache>,
+    progress: &Progress,
+) -> Result<Array2<f32>, IndexError> {
+    let texts: Vec<String> = tools.iter().map(|tool| EmbeddingText::new(tool).text).collect();
+    let mut matrix = Array2::zeros((texts.len(), embedder.dimensions()));
+    let mut missing = Vec::new();
+    for (row, text) in texts.iter().enumerate() {
+        match cache.as_ref().and_then(|cache| cache.get(Role::Document, text)) {
+            Some(vector) => matrix.row_mut(row).assign(&ArrayView1::from(vector)),
+            None => missing.push(row),
+        }
+    }
+    let mut done = texts.len() - missing.len();
+    if !missing.is_empty() {
+        progress.report(done, texts.len());
+    }
+    for rows in missing.chunks(TEXTS_PER_WRITE) {
+        let batch: Vec<&str> = rows.iter().map(|&row| texts[row].as_str()).collect();
+        let step = |embedded: usize| progress.report(done + embedded, texts.len());
+        let vectors = embedder.embed(Role::Document, &batch, &step)?;
+        check_shape(embedder, &vectors, batch.len())?;
+        for (&row, vector) in rows.iter().zip(&vectors) {
+            matrix.row_mut(row).assign(&ArrayView1::from(vector));
+        }
+        if let Some(cache) = &mut cache {
+            let model = || embedder.identity().to_owned();
+            cache
+                .insert_all(Role::Document, batch.iter().zip(vectors))
+                .map_err(|error| EmbedError::Inference { model: model(), reason: error.to_string() })?;
+        }
+        done += rows.len();
+    }
+    Ok(matrix)
 }
 
 /// Returns the dot product of every row of `a`, one a row, with every row of `b`.
@@ -124,12 +137,17 @@ impl Vectors {
 /// formed in one order on every processor, so that they are the same to the bit.
 pub(crate) fn products(a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>) -> Array2<f32> {
     let mut products = Array2::zeros((a.nrows(), b.nrows()));
+    products_into(a, b, products.view_mut());
+    products
+}
+
+/// As [`products`], into rows of zeros that stand one after the other.
+fn products_into(a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>, mut products: ArrayViewMut2<'_, f32>) {
     let dimensions = a.ncols();
     let (a, b) = (a.as_standard_layout(), b.as_standard_layout());
     if let (Some(a), Some(b), Some(out)) = (a.as_slice(), b.as_slice(), products.as_slice_mut()) {
         Arch::new().dispatch(Products { a, b, dimensions: dimensions.max(1), out });
     }
-    products
 }
 
 /// The loops of [`products`]: compiled once for each set of vector instructions, of which the processor's is taken.
@@ -243,8 +261,8 @@ mod tests {
 
         #[test]
         fn products_of_strided_views_equal_the_definition((a, b) in matrices()) {
-            check(a.slice(ndarray::s![..;2, ..]), b.slice(ndarray::s![..;-1, ..]))?;
-            check(a.slice(ndarray::s![.., ..;2]), b.slice(ndarray::s![.., ..;2]))?;
+            check(a.slice(s![..;2, ..]), b.slice(s![..;-1, ..]))?;
+            check(a.slice(s![.., ..;2]), b.slice(s![.., ..;2]))?;
         }
 
         #[test]

@@ -1,0 +1,112 @@
+//! A catalog answers the same, to the bit, in however many segments it lies.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::Engine;
+use super::signals::plain_signals;
+use crate::catalog::{Catalog, Tool};
+use crate::embed::{Embedder, Role, StaticEmbedder};
+use crate::error::EmbedError;
+use crate::fuse::{Mode, Signals};
+use crate::index::{Index, IndexConfig};
+use crate::options::{Choice, PickOptions};
+use crate::query::Query;
+
+/// A model of another kind than the static one: it reads the first word of a text alone.
+struct FirstWord(Arc<StaticEmbedder>);
+
+impl Embedder for FirstWord {
+    fn identity(&self) -> &str {
+        "first-word:1"
+    }
+
+    fn dimensions(&self) -> usize {
+        self.0.dimensions()
+    }
+
+    fn embed(
+        &self,
+        role: Role,
+        texts: &[&str],
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let words: Vec<&str> = texts.iter().map(|text| text.split_whitespace().next().unwrap_or_default()).collect();
+        self.0.embed(role, &words, progress)
+    }
+}
+
+fn catalogs() -> impl Strategy<Value = Catalog> {
+    let word =
+        prop::sample::select(vec!["read", "file", "readFile", "the", "send", "mail", "weather", "city", "report"]);
+    let text = move || prop::collection::vec(word.clone(), 1..8).prop_map(|words| words.join(" "));
+    let tool = (text(), text(), text(), 0..3_usize);
+    prop::collection::vec(tool, 0..10).prop_map(|tools| {
+        let tools = tools.into_iter().enumerate().map(|(index, (name, description, parameter, source))| {
+            // Every third name is another's, so that some tools are the same.
+            let mut tool = Tool::new(format!("{}_{}", name.split(' ').next().unwrap_or("x"), index / 3), description);
+            tool.source = Some(format!("s{source}_{}", index % 3));
+            tool.parameters = Some(json!({"type": "object", "properties": {"p": {"description": parameter}}}));
+            tool.id = tool.qualified_name();
+            tool
+        });
+        Catalog::from_tools(tools).expect("ids differ")
+    })
+}
+
+fn queries() -> impl Strategy<Value = Query> {
+    let texts =
+        ["read the file", "Send a mail. Report the weather of the city!", "readFile and send it", "?", "absent"];
+    let text = prop::sample::select(texts.to_vec());
+    let earlier = prop::option::of(prop::sample::select(texts.to_vec()));
+    (text, earlier).prop_map(|(text, earlier)| match earlier {
+        Some(earlier) => Query::new(text).with_context(&[earlier]),
+        None => Query::new(text),
+    })
+}
+
+fn bits(signals: &Signals) -> Vec<(String, u32, Vec<u32>)> {
+    let of_one = signals.iter().map(|(retriever, signal)| {
+        (
+            format!("{retriever:?}"),
+            signal.ceiling.to_bits(),
+            signal.scores.iter().map(|score| score.to_bits()).collect(),
+        )
+    });
+    of_one.collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn scores_and_picks_do_not_depend_on_segments(
+        catalog in catalogs(),
+        queries in prop::collection::vec(queries(), 1..4),
+        cuts in prop::collection::vec(0..10_usize, 1..4),
+    ) {
+        let fixed = StaticEmbedder::shared().expect("the model is sound");
+        let model: Arc<dyn Embedder> = Arc::new(FirstWord(Arc::clone(&fixed)));
+        let whole = Engine::builder(catalog.clone()).embedder(Arc::clone(&model)).build().expect("it can be indexed");
+        let config = IndexConfig { embedders: vec![fixed, model], ..IndexConfig::default() };
+        let index = Index::build_cut(catalog, &cuts, config).expect("it can be indexed");
+        let cut = Engine { index: Arc::new(index), ..whole.clone() };
+        prop_assert_eq!(whole.stats(), cut.stats());
+        for query in &queries {
+            for mode in [Mode::Keyword, Mode::Semantic, Mode::Hybrid] {
+                let signals = |engine: &Engine| plain_signals(&engine.index, query, mode).map(|signals| bits(&signals));
+                prop_assert_eq!(signals(&whole), signals(&cut));
+                for choice in [Choice::Best, Choice::Set] {
+                    let mut options = PickOptions::default();
+                    (options.mode, options.choice, options.debug) = (Some(mode), choice, true);
+                    options.max_candidates = 3;
+                    let json = |engine: &Engine| {
+                        serde_json::to_string(&engine.pick(query, &options).expect("it picks")).expect("it serialises")
+                    };
+                    prop_assert_eq!(json(&whole), json(&cut));
+                }
+            }
+        }
+    }
+}

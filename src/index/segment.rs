@@ -1,0 +1,101 @@
+//! Segments: what is known of a run of tools from those tools alone.
+//!
+//! A segment never changes, and nothing in it depends on what else is in the catalog: whatever is counted over all tools
+//! (lengths on average, how many tools hold a term, which tools are the same) belongs to the snapshot that the segment is
+//! part of. Snapshots may share segments. A tool has a place in its segment, and in a snapshot the [`ToolId`] that
+//! follows from the places: the segments' tools one after the other, in the order of the catalog.
+
+use std::sync::Arc;
+
+use ndarray::Array2;
+
+use super::IndexConfig;
+use super::postings::Postings;
+use super::twins::{Likeness, likeness};
+use super::vectors::embed_tools;
+use crate::catalog::Tool;
+use crate::embed::{CacheStatus, VectorCache};
+use crate::error::IndexError;
+use crate::ranking::ToolId;
+
+/// What is known of a run of tools from those tools alone.
+pub(super) struct Segment {
+    pub(super) postings: Postings,
+    /// One matrix per model, in the order of the configuration. Shape: tools × dimensions; rows have unit length.
+    pub(super) vectors: Vec<Array2<f32>>,
+    /// One per tool; `None` where too little is known of it.
+    pub(super) likenesses: Vec<Option<Likeness>>,
+}
+
+impl Segment {
+    /// Indexes `tools`; with the state of the cache of the last model, where it has one.
+    pub(super) fn build(tools: &[Arc<Tool>], config: &IndexConfig) -> Result<(Self, Option<CacheStatus>), IndexError> {
+        let postings = Postings::build(tools).map_err(IndexError::keyword)?;
+        let mut vectors = Vec::with_capacity(config.embedders.len());
+        let mut status = None;
+        for embedder in &config.embedders {
+            let folder = config.cache_dir.as_deref().filter(|_| embedder.worth_caching());
+            let mut cache = folder.map(|root| VectorCache::open(root, embedder.identity(), embedder.dimensions()));
+            vectors.push(embed_tools(tools, embedder.as_ref(), cache.as_mut(), &config.progress)?);
+            status = cache.map(|cache| cache.status());
+        }
+        let likenesses = tools.iter().map(|tool| likeness(tool)).collect();
+        Ok((Self { postings, vectors, likenesses }, status))
+    }
+
+    fn tools(&self) -> usize {
+        self.likenesses.len()
+    }
+}
+
+/// The segments of one snapshot, in the order of its catalog. Cloning is cheap and shares them.
+#[derive(Clone)]
+pub(super) struct Segments(Arc<[(usize, Arc<Segment>)]>);
+
+impl Segments {
+    /// Puts segments one after the other.
+    pub(super) fn new(segments: impl IntoIterator<Item = Arc<Segment>>) -> Self {
+        let mut tools = 0;
+        let placed = segments.into_iter().map(|segment| {
+            let first = tools;
+            tools += segment.tools();
+            (first, segment)
+        });
+        Self(placed.collect())
+    }
+
+    /// Returns the number of each segment's first tool, with the segment.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Segment)> {
+        self.0.iter().map(|(first, segment)| (*first, &**segment))
+    }
+
+    /// Returns how many segments there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns how many tools they hold.
+    pub(super) fn tools(&self) -> usize {
+        self.0.last().map_or(0, |(first, segment)| first + segment.tools())
+    }
+
+    /// Returns the segment that holds a tool of the snapshot, and the tool's place in it.
+    pub(super) fn find(&self, tool: ToolId) -> (&Segment, usize) {
+        // Of segments that begin at one tool all but the last are empty.
+        let (first, segment) = &self.0[self.0.partition_point(|(first, _)| *first <= tool.index()) - 1];
+        (segment, tool.index() - first)
+    }
+
+    /// Indexes `tools` in segments that end at `cuts`, in whatever order those stand.
+    #[cfg(test)]
+    pub(super) fn cut(tools: &[Arc<Tool>], cuts: &[usize], config: &IndexConfig) -> Result<Self, IndexError> {
+        let mut ends: Vec<usize> = cuts.iter().map(|&cut| cut.min(tools.len())).chain([tools.len()]).collect();
+        ends.sort_unstable();
+        let mut start = 0;
+        let segments = ends.into_iter().map(|end| {
+            let run = &tools[std::mem::replace(&mut start, end)..end];
+            Ok(Arc::new(Segment::build(run, config)?.0))
+        });
+        Ok(Self::new(segments.collect::<Result<Vec<_>, IndexError>>()?))
+    }
+}
