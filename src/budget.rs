@@ -11,9 +11,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::catalog::Tool;
-use crate::error::TranslateError;
 use crate::names::Advertising;
 use crate::options::TokenBudget;
+use crate::provider::TranslateError;
 use crate::provider::{Detail, Provider, Tokenizer, TranslateOptions, translate};
 use crate::ranking::ToolId;
 

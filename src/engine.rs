@@ -42,8 +42,8 @@ use self::skills::SkillIndex;
 #[cfg(feature = "tokens")]
 use crate::budget::CostTable;
 use crate::catalog::{Catalog, Tool};
-use crate::error::IndexError;
 use crate::fuse::{Mode, RetrieverScores};
+use crate::index::IndexError;
 use crate::index::{Index, IndexStats};
 use crate::names::SkillReport;
 use crate::options::{PickError, PickOptions};

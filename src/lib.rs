@@ -27,7 +27,6 @@
 //! - A stage that did not run says so.
 
 mod excerpt;
-mod error;
 mod query;
 mod ranking;
 mod deadline;
@@ -41,8 +40,6 @@ mod names;
 mod sequences;
 mod check;
 mod access;
-#[cfg(feature = "fastembed")]
-mod onnx;
 pub mod store;
 mod embed;
 mod index;
@@ -64,10 +61,12 @@ pub mod eval;
 pub use access::{Access, AccessError, Eligibility, IneligibleReason, MAX_LISTED_INELIGIBLE};
 pub use call::{
     ApprovalError, ApprovalQueue, CallError, CallNames, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, PendingCall, Repair,
-    RepairFuture, RepairRequest, Repairer, ToolCallError, ToolCallOptions, ToolCalls, ValidCall, tool_call,
+    RepairError, RepairFuture, RepairRequest, Repairer, ToolCallError, ToolCallOptions, ToolCalls, ValidCall,
+    tool_call,
 };
 pub use catalog::{
-    Alias, Annotations, Catalog, CatalogOptions, Conflicts, NoSchemaMode, OperatorAliases, Safety, ThreatLevel, Tool,
+    Alias, Annotations, Catalog, CatalogError, CatalogFault, CatalogOptions, Conflicts, FaultKind, NoSchemaMode,
+    OperatorAliases, Position, Safety, ThreatLevel, Tool,
 };
 pub use check::{CHECK_VERSION, CheckReport, Finding, Rule, Severity};
 #[cfg(feature = "llm")]
@@ -75,32 +74,29 @@ pub use client::ProviderClient;
 pub use client::{ClientError, ClientFuture, ToolClient};
 #[cfg(feature = "endpoint")]
 pub use embed::EndpointEmbedder;
+#[cfg(feature = "fastembed")]
+pub use embed::OnnxOptions;
 #[cfg(feature = "tuned")]
 pub use embed::TunedEmbedder;
-pub use embed::{CacheStatus, Embedder, ModelKind, Role, StaticEmbedder, WordVectors};
+pub use embed::{CacheStatus, EmbedError, Embedder, ModelKind, Role, StaticEmbedder, WordVectors};
 #[cfg(feature = "fastembed")]
 pub use embed::{FastEmbedder, HubModel};
 pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
-pub use error::{
-    AdvertisingError, ArgumentFault, CatalogError, CatalogFault, EmbedError, IndexError, RerankError, ResponseError,
-    ScorerError, SequencesError, SkillError, SkillFault, TranslateError, UnknownProvider,
-};
 pub use fuse::{DEFAULT_RRF_K, Fusion, Mode, Retriever, RetrieverScores};
 #[cfg(any(feature = "endpoint", feature = "llm"))]
 pub use http::EndpointOptions;
-pub use index::IndexStats;
+pub use index::{IndexError, IndexStats};
 pub use names::{
-    Advertised, Advertising, AllowedTool, NameTable, Resolution, Resolved, ResolvedVia, Skill, SkillFolder,
-    SkillReport, SkillTool, ToolMeaning, skills_section, tools_section,
+    Advertised, Advertising, AdvertisingError, AllowedTool, NameTable, Resolution, Resolved, ResolvedVia, Skill,
+    SkillError, SkillFault, SkillFolder, SkillReport, SkillTool, ToolMeaning, skills_section, tools_section,
 };
-#[cfg(feature = "fastembed")]
-pub use onnx::OnnxOptions;
 pub use options::{Choice, MAX_IN_USE, PickError, PickOptions, TokenBudget, UNTRUSTED_MAX_PER_SOURCE};
 #[cfg(feature = "tokens")]
 pub use provider::Tokenizer;
 pub use provider::{
     Answer, Arguments, CallStream, Change, ChangeCode, Detail, EventReader, Finish, MAX_ANSWER_ARGUMENT_BYTES,
-    MAX_CALLS, MAX_EVENT_BYTES, Provider, ToolCall, TranslateOptions, Translation, tool_references, translate,
+    MAX_CALLS, MAX_EVENT_BYTES, Provider, ResponseError, ToolCall, TranslateError, TranslateOptions, Translation,
+    UnknownProvider, tool_references, translate,
 };
 pub use query::{MAX_QUERY_BYTES, Query};
 pub use ranking::ToolId;
@@ -109,17 +105,17 @@ pub use rerank::CrossEncoder;
 #[cfg(feature = "llm")]
 pub use rerank::LlmReranker;
 pub use rerank::{
-    CircuitBreaker, DEFAULT_RERANK_WINDOW, MAX_RERANK_WINDOW, Rerank, RerankFuture, RerankScore, Reranker,
+    CircuitBreaker, DEFAULT_RERANK_WINDOW, MAX_RERANK_WINDOW, Rerank, RerankError, RerankFuture, RerankScore, Reranker,
 };
-pub use schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
-pub use scorer::{Score, ScoreFuture, Scorer, per_tool};
+pub use schema::{ArgumentFault, MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
+pub use scorer::{Score, ScoreFuture, Scorer, ScorerError, per_tool};
 pub use selection::{
     CalledTogether, Considered, Definition, Degraded, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible,
     IneligibleTool, KeywordEvidence, Pick, PriorEvidence, Provenance, RerankEvidence, RerankReport, SELECTION_VERSION,
     Selection, SemanticEvidence, SkillPick, Stage, StageReport, StageStatus, TermEvidence, Timings, TokenReport,
     WordEvidence,
 };
-pub use sequences::{SequenceStats, Sequences};
+pub use sequences::{SequenceStats, Sequences, SequencesError};
 pub use text::{Field, TermKind};
 
 /// Compiles and runs the examples of the README.

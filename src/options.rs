@@ -6,8 +6,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Access, AccessError};
-use crate::error::{CatalogError, IndexError, TranslateError};
+use crate::catalog::CatalogError;
 use crate::fuse::{Fusion, Mode};
+use crate::index::IndexError;
+use crate::provider::TranslateError;
 use crate::provider::{Provider, TranslateOptions};
 use crate::rerank::{DEFAULT_RERANK_WINDOW, MAX_RERANK_WINDOW, Rerank};
 

@@ -11,8 +11,43 @@ use serde_json::Value;
 
 use crate::catalog::Tool;
 use crate::deadline::{Deadline, Missed};
-use crate::error::ScorerError;
 use crate::query::Query;
+
+/// An error from a scorer.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScorerError {
+    /// The scorer could not do its work.
+    #[error("the scorer {scorer} failed: {reason}")]
+    Failed {
+        /// The scorer's name.
+        scorer: String,
+        /// Why it failed.
+        reason: String,
+    },
+    /// A score is not a number from 0 to 1.
+    #[error(
+        "the scorer {scorer} gave {tool} the score {score}, which is not a number from 0 to 1; the tool is left out"
+    )]
+    InvalidScore {
+        /// The scorer's name.
+        scorer: String,
+        /// The tool's id.
+        tool: String,
+        /// The score, as text because it may not be a number.
+        score: String,
+    },
+    /// The scorer gave another number of scores than there are tools.
+    #[error("the scorer {scorer} gave {scores} scores for {tools} tools; it must give one for each, in order")]
+    WrongCount {
+        /// The scorer's name.
+        scorer: String,
+        /// How many scores came.
+        scores: usize,
+        /// How many tools there are.
+        tools: usize,
+    },
+}
 
 /// What a scorer says of one tool.
 #[derive(Debug, Clone, PartialEq)]

@@ -14,14 +14,45 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use foldhash::HashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::error::SequencesError;
 use crate::names::NameTable;
 use crate::ranking::ToolId;
+
+/// An error from reading sequences of calls.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SequencesError {
+    /// The file cannot be read.
+    #[error("cannot read the sequences {}", path.display())]
+    Read {
+        /// What was to be read.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// A line is no task.
+    #[error("{origin}: line {line}: {message}")]
+    Line {
+        /// Where the text comes from.
+        origin: String,
+        /// Line, from 1.
+        line: usize,
+        /// What the parser expected.
+        message: String,
+    },
+    /// There are too many calls to count.
+    #[error("{origin}: more than {most} calls; give the latest tasks only")]
+    TooMany {
+        /// Where the text comes from.
+        origin: String,
+        /// The most.
+        most: usize,
+    },
+}
 
 /// The most different tools that count of one task.
 const MAX_TOOLS: usize = 32;

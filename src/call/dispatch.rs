@@ -6,10 +6,11 @@ use serde_json::{Map, Value};
 
 use super::{CallError, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, Repairer};
 use crate::access::{Access, AccessError};
+use crate::catalog::CatalogError;
 use crate::catalog::{Catalog, Tool};
 use crate::client::{ClientError, ToolClient};
-use crate::error::{CatalogError, ResponseError, TranslateError};
 use crate::provider::{Provider, TranslateOptions, Translation, translate};
+use crate::provider::{ResponseError, TranslateError};
 
 /// How tools are shown, and their calls read.
 #[derive(Clone)]

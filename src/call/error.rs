@@ -4,7 +4,15 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::access::IneligibleReason;
-use crate::error::ArgumentFault;
+use crate::schema::ArgumentFault;
+
+/// Why a [`Repairer`](super::Repairer) wrote no arguments.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct RepairError {
+    /// What went wrong.
+    pub reason: String,
+}
 
 /// Why a call of a model cannot be run. The message is written for the model.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize)]

@@ -26,7 +26,7 @@ use serde_json::{Map, Value};
 pub use approval::{ApprovalError, ApprovalQueue};
 pub use arguments::MAX_ARGUMENT_BYTES;
 pub use dispatch::{ToolCallError, ToolCallOptions, ToolCalls, tool_call};
-pub use error::CallError;
+pub use error::{CallError, RepairError};
 
 use crate::access::{Access, AccessError, Eligibility};
 use crate::catalog::{Catalog, NoSchemaMode, Tool};
@@ -207,7 +207,7 @@ pub trait Repairer: Send + Sync {
 }
 
 /// The answer of a [`Repairer`]: JSON text, or why there is none.
-pub type RepairFuture<'a> = Pin<Box<dyn Future<Output = Result<String, String>> + Send + 'a>>;
+pub type RepairFuture<'a> = Pin<Box<dyn Future<Output = Result<String, RepairError>> + Send + 'a>>;
 
 /// What a [`Repairer`] is asked.
 #[derive(Debug, Clone, Copy)]
@@ -312,7 +312,7 @@ impl Hydrator {
         let request = RepairRequest { tool, arguments: &text, problem: &problem };
         let answer = match repairer.repair(request).await {
             Ok(answer) => self.arguments(found.tool, &Arguments::Text(answer)).map_err(|error| error.to_string()),
-            Err(reason) => Err(reason),
+            Err(error) => Err(error.to_string()),
         };
         match answer {
             Ok((arguments, mut repaired)) => {

@@ -9,8 +9,8 @@ use serde::Deserialize;
 
 use super::definition::Tool;
 use super::entry::name_problem;
+use super::error::{CatalogError, CatalogFault, FaultKind, Position};
 use super::spelling::normalise;
-use crate::error::{CatalogError, CatalogFault};
 
 /// The names that skills and models use for the tools that nearly every host has, and what hosts call those tools.
 const ECOSYSTEM: &str = include_str!("ecosystem.json");
@@ -123,7 +123,8 @@ impl OperatorAliases {
 
 pub(super) fn fault(alias: &str, message: String, remedy: impl Into<String>) -> CatalogFault {
     CatalogFault {
-        position: format!("operator alias {alias:?}"),
+        position: Position::OperatorAlias(alias.to_owned()),
+        kind: FaultKind::OperatorAlias,
         name: None,
         pointer: String::new(),
         message,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::aliases::{self, OperatorAlias, OperatorAliases, Target};
 use super::definition::{Alias, Tool};
+use super::error::{CatalogFault, FaultKind, Position};
 use super::spelling::{confusable, skeleton};
-use crate::error::CatalogFault;
 
 /// Tools after their conflicts were settled.
 pub(super) struct Settled {
@@ -24,10 +24,10 @@ pub(super) struct Settled {
 }
 
 /// Settles the conflicts among `tools`, each with its position.
-pub(super) fn settle(tools: Vec<(String, Arc<Tool>)>, operator: Option<&OperatorAliases>) -> Settled {
+pub(super) fn settle(tools: Vec<(Position, Arc<Tool>)>, operator: Option<&OperatorAliases>) -> Settled {
     let mut order: Vec<usize> = (0..tools.len()).collect();
     order.sort_by_key(|&at| tools[at].1.untrusted);
-    let (positions, tools): (Vec<String>, Vec<Arc<Tool>>) = tools.into_iter().unzip();
+    let (positions, tools): (Vec<Position>, Vec<Arc<Tool>>) = tools.into_iter().unzip();
     let kept = vec![true; tools.len()];
     let mut settling = Settling {
         positions,
@@ -55,7 +55,7 @@ pub(super) fn settle(tools: Vec<(String, Arc<Tool>)>, operator: Option<&Operator
 }
 
 struct Settling {
-    positions: Vec<String>,
+    positions: Vec<Position>,
     tools: Vec<Arc<Tool>>,
     kept: Vec<bool>,
     /// Trusted tools first.
@@ -77,10 +77,16 @@ impl Settling {
     }
 
     fn fault(&self, at: usize, pointer: impl Into<String>, message: String, remedy: &str) -> CatalogFault {
+        let pointer = pointer.into();
         CatalogFault {
             position: self.positions[at].clone(),
+            kind: match pointer.as_str() {
+                "" => FaultKind::DuplicateTool,
+                "/name" => FaultKind::ConfusableName,
+                _ => FaultKind::AliasConflict,
+            },
             name: Some(self.tools[at].name.clone()),
-            pointer: pointer.into(),
+            pointer,
             message,
             remedy: remedy.to_owned(),
         }
@@ -148,7 +154,7 @@ impl Settling {
                     given.insert(name, (at, *deprecated));
                 }
                 Ok(None) => {}
-                Err(fault) => self.alias_faults.push(fault),
+                Err(fault) => self.alias_faults.push(*fault),
             }
         }
         self.give(aliases, &given);
@@ -160,7 +166,7 @@ impl Settling {
         alias: &str,
         target: &Target,
         owners: &HashMap<String, Vec<usize>>,
-    ) -> Result<Option<usize>, CatalogFault> {
+    ) -> Result<Option<usize>, Box<CatalogFault>> {
         let owners = |name: &str| owners.get(name).map_or(&[][..], Vec::as_slice);
         let named = owners(alias).iter().copied().find(|&at| self.tools[at].name == alias && !self.tools[at].untrusted);
         let tool = match target {
@@ -177,16 +183,18 @@ impl Settling {
         match (owners(tool), named) {
             (&[at], Some(named)) if named != at => {
                 let message = format!("it is the name of {:?}", self.tools[named].id);
-                Err(aliases::fault(alias, message, "remove the alias, or rename that tool"))
+                Err(Box::new(aliases::fault(alias, message, "remove the alias, or rename that tool")))
             }
             (&[at], _) => Ok(Some(at)),
             ([], _) => {
                 let message = format!("the catalog has no tool {tool:?}");
-                Err(aliases::fault(alias, message, "name a tool of the catalog, or an array of those that it may be"))
+                let remedy = "name a tool of the catalog, or an array of those that it may be";
+                Err(Box::new(aliases::fault(alias, message, remedy)))
             }
             (several, _) => {
                 let ids: Vec<&str> = several.iter().map(|&at| self.tools[at].id.as_str()).collect();
-                Err(aliases::fault(alias, format!("{tool:?} is ambiguous"), format!("write one of {}", ids.join(", "))))
+                let remedy = format!("write one of {}", ids.join(", "));
+                Err(Box::new(aliases::fault(alias, format!("{tool:?} is ambiguous"), remedy)))
             }
         }
     }

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::definition::{Alias, Annotations, NoSchemaMode, Tool};
+use super::error::FaultKind;
 use super::schema_faults;
 use crate::excerpt::is_invisible;
 use crate::schema::kind;
@@ -15,6 +16,7 @@ const MAX_NAME_CHARS: usize = 512;
 
 /// One thing wrong with an entry.
 pub(super) struct EntryFault {
+    pub(super) kind: FaultKind,
     pub(super) name: Option<String>,
     pub(super) pointer: String,
     pub(super) message: String,
@@ -23,7 +25,13 @@ pub(super) struct EntryFault {
 
 impl EntryFault {
     pub(super) fn new(pointer: impl Into<String>, message: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { name: None, pointer: pointer.into(), message: message.into(), remedy: remedy.into() }
+        let (pointer, message, remedy) = (pointer.into(), message.into(), remedy.into());
+        Self { kind: FaultKind::InvalidEntry, name: None, pointer, message, remedy }
+    }
+
+    /// The same fault, of another kind.
+    pub(super) fn of(self, kind: FaultKind) -> Self {
+        Self { kind, ..self }
     }
 }
 
@@ -105,7 +113,8 @@ pub(super) fn check(tool: &Tool) -> Vec<EntryFault> {
     let mut faults = Vec::new();
     let mut check_name = |pointer: String, name: &str| {
         if let Some(problem) = name_problem(name) {
-            faults.push(EntryFault::new(pointer, problem, "give a short printable one"));
+            let fault = EntryFault::new(pointer, problem, "give a short printable one");
+            faults.push(fault.of(FaultKind::InvalidName));
         }
     };
     check_name("/name".to_owned(), &tool.name);
@@ -256,7 +265,9 @@ impl Fields<'_> {
         match serde_json::from_value(value) {
             Ok(typed) => Some(typed),
             Err(error) => {
-                self.faults.push(EntryFault::new(pointer, error.to_string(), format!("give {expected}")));
+                let fault = EntryFault::new(pointer, error.to_string(), format!("give {expected}"));
+                let names = ["name", "id", "source"].contains(&key);
+                self.faults.push(if names { fault.of(FaultKind::InvalidName) } else { fault });
                 None
             }
         }
@@ -311,7 +322,8 @@ impl Fields<'_> {
         let aliases = value.as_array().and_then(|items| items.iter().map(read).collect());
         aliases.unwrap_or_else(|| {
             let remedy = "give an array of names, or of objects {\"name\": …, \"deprecated\": true}";
-            self.faults.push(EntryFault::new(pointer, "the aliases are not a list of names", remedy));
+            let fault = EntryFault::new(pointer, "the aliases are not a list of names", remedy);
+            self.faults.push(fault.of(FaultKind::InvalidName));
             Vec::new()
         })
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::error::{CatalogError, CatalogFault};
+use super::error::{CatalogError, CatalogFault, FaultKind, Position};
 use crate::schema::kind;
 
 /// The entries of one file, before anything is known of what they say.
@@ -14,13 +14,8 @@ pub(super) struct Document {
 
 /// One entry, or the fault that kept it from being read.
 pub(super) struct Entry {
-    pub(super) position: String,
+    pub(super) position: Position,
     pub(super) value: Result<Value, CatalogFault>,
-}
-
-/// Names the position of an entry in a JSON array.
-pub(super) fn entry_position(index: usize) -> String {
-    format!("entry {}", index + 1)
 }
 
 /// Splits the content of a catalog file into its entries.
@@ -66,9 +61,10 @@ fn lines(text: &str) -> Document {
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
         .map(|(index, line)| {
-            let position = format!("line {}", index + 1);
+            let position = Position::Line(index + 1);
             let value = serde_json::from_str(line).map_err(|error| CatalogFault {
                 position: position.clone(),
+                kind: FaultKind::InvalidEntry,
                 name: None,
                 pointer: String::new(),
                 message: format!("not valid JSON at column {}: {}", error.column(), syntax_message(&error)),
@@ -116,7 +112,7 @@ fn array(items: Vec<Value>, source: Option<String>) -> Document {
     let entries = items
         .into_iter()
         .enumerate()
-        .map(|(index, value)| Entry { position: entry_position(index), value: Ok(value) })
+        .map(|(index, value)| Entry { position: Position::Entry(index + 1), value: Ok(value) })
         .collect();
     Document { entries, source }
 }

@@ -10,6 +10,7 @@ mod aliases;
 mod conflicts;
 mod definition;
 mod entry;
+mod error;
 mod format;
 mod options;
 pub(crate) mod spelling;
@@ -24,10 +25,10 @@ use sha2::{Digest, Sha256};
 pub use aliases::OperatorAliases;
 pub(crate) use aliases::{is_reserved, known_for, reserved};
 pub use definition::{Alias, Annotations, NoSchemaMode, Safety, ThreatLevel, Tool};
+pub use error::{CatalogError, CatalogFault, FaultKind, Position};
 pub use options::{CatalogOptions, Conflicts};
 pub(crate) use options::{Entries, Examined};
 
-use crate::error::{CatalogError, CatalogFault};
 use crate::ranking::ToolId;
 use crate::schema;
 
@@ -182,15 +183,11 @@ fn digest(tools: &[Arc<Tool>]) -> String {
     whole.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The number in `line 3` or `entry 4`, by which faults are ordered.
-pub(crate) fn position_number(position: &str) -> usize {
-    position.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
-}
-
 impl entry::EntryFault {
-    fn at(self, position: &str, tool: Option<&Tool>) -> CatalogFault {
+    fn at(self, position: &Position, tool: Option<&Tool>) -> CatalogFault {
         CatalogFault {
-            position: position.to_owned(),
+            position: position.clone(),
+            kind: self.kind,
             name: self.name.or_else(|| tool.map(|tool| tool.name.clone())),
             pointer: self.pointer,
             message: self.message,
@@ -206,5 +203,6 @@ fn schema_faults(field: &str, value: &serde_json::Value) -> Vec<entry::EntryFaul
         .into_iter()
         .flatten()
         .map(|fault| entry::EntryFault::new(format!("/{field}{}", fault.pointer), fault.message, fault.remedy))
+        .map(|fault| fault.of(FaultKind::InvalidSchema))
         .collect()
 }

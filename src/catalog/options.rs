@@ -9,8 +9,8 @@ use rayon::prelude::*;
 
 use super::aliases::{OperatorAliases, is_reserved};
 use super::definition::{Alias, Tool};
-use super::{Catalog, catalog_file, conflicts, default_source, entry, format, position_number};
-use crate::error::{CatalogError, CatalogFault};
+use super::error::{CatalogError, CatalogFault, FaultKind, Position};
+use super::{Catalog, catalog_file, conflicts, default_source, entry, format};
 
 /// What becomes of names and aliases that two tools claim.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -41,14 +41,14 @@ pub struct CatalogOptions {
 /// What was read before anything was settled between the tools.
 pub(crate) struct Entries {
     /// Each with its position.
-    pub(crate) tools: Vec<(String, Tool)>,
+    pub(crate) tools: Vec<(Position, Tool)>,
     pub(crate) faults: Vec<CatalogFault>,
 }
 
 /// Everything that is wrong with what was read, and the tools as they were before anything gave way.
 pub(crate) struct Examined {
     /// Each with its position.
-    pub(crate) tools: Vec<(String, Arc<Tool>)>,
+    pub(crate) tools: Vec<(Position, Arc<Tool>)>,
     /// What is wrong with each entry by itself.
     pub(crate) faults: Vec<CatalogFault>,
     /// What is wrong between them.
@@ -107,9 +107,9 @@ impl CatalogOptions {
                 tool.source.clone_from(&self.default_source);
                 tool.id = if named { tool.id } else { tool.qualified_name() };
             }
-            (format::entry_position(known.len() + index), tool)
+            (Position::Entry(known.len() + index + 1), tool)
         });
-        let tools: Vec<(String, Tool)> = placed.collect();
+        let tools: Vec<(Position, Tool)> = placed.collect();
         let faults = tools
             .par_iter()
             .flat_map_iter(|(position, tool)| {
@@ -158,7 +158,7 @@ impl CatalogOptions {
     fn build(&self, known: &[Arc<Tool>], entries: Entries, origin: &str) -> Result<Catalog, CatalogError> {
         let Entries { mut tools, faults } = entries;
         let mut notices: Vec<_> = tools.iter_mut().flat_map(|(position, tool)| self.distrust(position, tool)).collect();
-        let known = known.iter().enumerate().map(|(index, tool)| (format::entry_position(index), Arc::clone(tool)));
+        let known = known.iter().enumerate().map(|(index, tool)| (Position::Entry(index + 1), Arc::clone(tool)));
         let more = tools.into_iter().map(|(position, tool)| (position, Arc::new(tool)));
         let mut catalog = self.settle(known.chain(more).collect(), faults, origin)?;
         notices.append(&mut catalog.notices);
@@ -173,7 +173,7 @@ impl CatalogOptions {
             tool.untrusted |= untrusted(&tool.source);
             (position, tool)
         });
-        let tools: Vec<(String, Arc<Tool>)> = marked.map(|(position, tool)| (position, Arc::new(tool))).collect();
+        let tools: Vec<(Position, Arc<Tool>)> = marked.map(|(position, tool)| (position, Arc::new(tool))).collect();
         // Aliases that do not count clash with none.
         let counting = tools.iter().map(|(position, tool)| {
             let mut tool = Arc::clone(tool);
@@ -188,7 +188,7 @@ impl CatalogOptions {
 
     /// Takes from an untrusted tool the aliases that do not count, and says which; an id of its own choice could be
     /// another's name.
-    fn distrust(&self, position: &str, tool: &mut Tool) -> Vec<CatalogFault> {
+    fn distrust(&self, position: &Position, tool: &mut Tool) -> Vec<CatalogFault> {
         tool.untrusted |= tool.source.as_ref().is_some_and(|source| self.untrusted_sources.contains(source));
         if !tool.untrusted {
             return Vec::new();
@@ -200,7 +200,8 @@ impl CatalogOptions {
             .partition(|(_, alias)| self.allow_claimed_aliases && !is_reserved(&alias.name));
         tool.aliases = counting.into_iter().map(|(_, alias)| alias).collect();
         let notice = |(index, Alias { name, .. }): (usize, Alias)| CatalogFault {
-            position: position.to_owned(),
+            position: position.clone(),
+            kind: FaultKind::UntrustedAlias,
             name: Some(tool.name.clone()),
             pointer: format!("/aliases/{index}"),
             message: format!("the alias '{name}' is claimed by a source that is not trusted, and does not count"),
@@ -212,7 +213,7 @@ impl CatalogOptions {
     /// Settles what is wrong between the tools; `faults` is what is wrong with each by itself.
     fn settle(
         &self,
-        tools: Vec<(String, Arc<Tool>)>,
+        tools: Vec<(Position, Arc<Tool>)>,
         mut faults: Vec<CatalogFault>,
         origin: &str,
     ) -> Result<Catalog, CatalogError> {
@@ -223,7 +224,7 @@ impl CatalogOptions {
             Conflicts::Warn => notices.extend(settled.conflicts),
         }
         if !faults.is_empty() {
-            faults.sort_by_key(|fault| position_number(&fault.position));
+            faults.sort_by(|a, b| a.position.cmp(&b.position));
             return Err(CatalogError::Invalid { origin: origin.to_owned(), faults });
         }
         if !settled.alias_faults.is_empty() {

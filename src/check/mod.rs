@@ -24,8 +24,8 @@ use std::path::Path;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::catalog::{CatalogOptions, Conflicts, Entries, Examined, Tool, position_number};
-use crate::error::{CatalogError, CatalogFault};
+use crate::catalog::{CatalogError, CatalogFault};
+use crate::catalog::{CatalogOptions, Conflicts, Entries, Examined, FaultKind, Position, Tool};
 use crate::excerpt::marked;
 
 pub use rules::{Rule, Severity};
@@ -56,8 +56,8 @@ pub struct Finding {
     pub code: &'static str,
     /// How bad it is.
     pub severity: Severity,
-    /// Where the entry stands: `line 3`, `entry 4`.
-    pub position: String,
+    /// Where the entry stands; as JSON the text `line 3` or `entry 4`.
+    pub position: Position,
     /// The tool's id, where the entry has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
@@ -124,10 +124,7 @@ impl CheckReport {
         for ((position, tool), found) in examined.tools.iter().zip(found) {
             findings.extend(found.into_iter().map(|found| found.at(position, tool)));
         }
-        findings.sort_by(|a, b| {
-            let place = |finding: &Finding| position_number(&finding.position);
-            place(a).cmp(&place(b)).then(b.severity.cmp(&a.severity))
-        });
+        findings.sort_by(|a, b| a.position.cmp(&b.position).then(b.severity.cmp(&a.severity)));
         // What the reader has said of a place need not be said again.
         findings.dedup_by(|b, a| a.code == b.code && a.position == b.position && a.pointer == b.pointer);
         Self { version: CHECK_VERSION, catalog, tools: examined.tools.len(), findings }
@@ -150,16 +147,16 @@ fn refused(examined: &Examined, conflicts: Conflicts) -> Vec<Finding> {
         Conflicts::Strict => Severity::Error,
         Conflicts::Warn => Severity::Warning,
     };
-    let tools: HashMap<&str, &Tool> =
-        examined.tools.iter().map(|(position, tool)| (position.as_str(), tool.as_ref())).collect();
+    let tools: HashMap<&Position, &Tool> =
+        examined.tools.iter().map(|(position, tool)| (position, tool.as_ref())).collect();
     let place = |fault: &CatalogFault| {
-        let tool = tools.get(fault.position.as_str());
+        let tool = tools.get(&fault.position);
         tool.map(|tool| (tool.id.clone(), tool.source.clone()))
     };
-    let finding = |fault: &CatalogFault, rule: &'static Rule, severity| {
+    let finding = |fault: &CatalogFault, severity| {
         let tool = place(fault);
         Finding {
-            code: rule.code,
+            code: rule_of(fault.kind).code,
             severity,
             position: fault.position.clone(),
             tool: tool.as_ref().map(|(id, _)| id.clone()).or_else(|| fault.name.clone()).map(|id| shown(&id)),
@@ -170,27 +167,21 @@ fn refused(examined: &Examined, conflicts: Conflicts) -> Vec<Finding> {
             remedy: fault.remedy.clone(),
         }
     };
-    let entries = examined.faults.iter().map(|fault| finding(fault, rule_of_fault(fault), Severity::Error));
-    let clashes = examined.conflicts.iter().map(|fault| finding(fault, rule_of_conflict(fault), settled));
-    let operator = examined.alias_faults.iter().map(|fault| finding(fault, &rules::OPERATOR_ALIAS, Severity::Error));
+    let entries = examined.faults.iter().map(|fault| finding(fault, Severity::Error));
+    let clashes = examined.conflicts.iter().map(|fault| finding(fault, settled));
+    let operator = examined.alias_faults.iter().map(|fault| finding(fault, Severity::Error));
     entries.chain(clashes).chain(operator).collect()
 }
 
-/// Faults of the reader are told apart by the place they are at.
-fn rule_of_fault(fault: &CatalogFault) -> &'static Rule {
-    let first = fault.pointer.split('/').nth(1).unwrap_or_default();
-    match first {
-        "parameters" | "provider_schema" | "output_schema" => &rules::INVALID_SCHEMA,
-        "name" | "id" | "source" | "aliases" => &rules::INVALID_NAME,
-        _ => &rules::INVALID_ENTRY,
-    }
-}
-
-fn rule_of_conflict(conflict: &CatalogFault) -> &'static Rule {
-    match conflict.pointer.as_str() {
-        "" => &rules::DUPLICATE_TOOL,
-        "/name" => &rules::CONFUSABLE_NAME,
-        _ => &rules::ALIAS_CONFLICT,
+fn rule_of(kind: FaultKind) -> &'static Rule {
+    match kind {
+        FaultKind::InvalidEntry => &rules::INVALID_ENTRY,
+        FaultKind::InvalidName => &rules::INVALID_NAME,
+        FaultKind::InvalidSchema => &rules::INVALID_SCHEMA,
+        FaultKind::DuplicateTool => &rules::DUPLICATE_TOOL,
+        FaultKind::ConfusableName => &rules::CONFUSABLE_NAME,
+        FaultKind::AliasConflict | FaultKind::UntrustedAlias => &rules::ALIAS_CONFLICT,
+        FaultKind::OperatorAlias => &rules::OPERATOR_ALIAS,
     }
 }
 
@@ -214,11 +205,11 @@ impl Found {
         }
     }
 
-    fn at(self, position: &str, tool: &Tool) -> Finding {
+    fn at(self, position: &Position, tool: &Tool) -> Finding {
         Finding {
             code: self.rule.code,
             severity: self.severity,
-            position: position.to_owned(),
+            position: position.clone(),
             tool: Some(shown(&tool.id)),
             source: tool.source.as_deref().map(shown),
             pointer: shown(&self.pointer),

@@ -1,9 +1,9 @@
 //! Skills beside the catalog whose tools they need.
 
 use super::{CheckReport, Finding, Found, Rule, rules, shown, wording};
-use crate::catalog::{Catalog, Tool};
-use crate::error::SkillError;
+use crate::catalog::{Catalog, Position, Tool};
 use crate::excerpt::marked;
+use crate::names::SkillError;
 use crate::names::{NameTable, SkillFolder};
 
 impl CheckReport {
@@ -17,12 +17,12 @@ impl CheckReport {
             } else {
                 &rules::INVALID_SKILL
             };
-            finding(rule, "skills", error.to_string())
+            finding(rule, &Position::Skills, error.to_string())
         }));
         let table = catalog.map(|catalog| (catalog, NameTable::new(catalog)));
         let nothing = wording::Names::new(std::iter::empty());
         for skill in &folder.skills {
-            let position = format!("skill {}", shown(&skill.path));
+            let position = Position::Skill(shown(&skill.path));
             let document = Tool::new(&skill.name, &skill.description);
             self.findings.extend(
                 super::of_tool(&document, &nothing).into_iter().map(|found: Found| found.at(&position, &document)),
@@ -36,11 +36,11 @@ impl CheckReport {
     }
 }
 
-fn finding(rule: &'static Rule, position: &str, message: String) -> Finding {
+fn finding(rule: &'static Rule, position: &Position, message: String) -> Finding {
     Finding {
         code: rule.code,
         severity: rule.severity,
-        position: position.to_owned(),
+        position: position.clone(),
         tool: None,
         source: None,
         pointer: String::new(),

@@ -19,7 +19,7 @@ use ureq::Agent;
 use ureq::http::{HeaderValue, StatusCode, Uri, header};
 
 use super::{Embedder, Role};
-use crate::error::EmbedError;
+use crate::embed::EmbedError;
 use crate::http::{self, EndpointOptions, Secret, printable, shortened};
 
 /// The most texts of one request.

@@ -18,8 +18,8 @@ use serde_json::Value;
 use sha2::Digest;
 
 use super::{Embedder, Role};
-use crate::error::EmbedError;
-use crate::onnx::{self, ModelFolder, OnnxOptions, chain, load_runtime, optional_json};
+use crate::embed::EmbedError;
+use crate::embed::onnx::{self, ModelFolder, OnnxOptions, chain, load_runtime, optional_json};
 
 /// Longer texts are cut, in tokens. The models in question were trained on at most this much.
 const MAX_TOKENS: usize = 256;

@@ -1,6 +1,9 @@
 //! The `Embedder` seam, the models of our own, the adapters for endpoints and for fastembed, and the cache.
 
 mod cache;
+mod error;
+#[cfg(feature = "fastembed")]
+pub(crate) mod onnx;
 #[cfg(feature = "endpoint")]
 mod endpoint;
 #[cfg(feature = "fastembed")]
@@ -16,10 +19,11 @@ use std::ops::Range;
 #[cfg(any(feature = "tuned", feature = "fastembed"))]
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::error::EmbedError;
-
 pub(crate) use cache::VectorCache;
 pub use cache::{CacheStatus, Role};
+pub use error::EmbedError;
+#[cfg(feature = "fastembed")]
+pub use onnx::OnnxOptions;
 pub use static_model::StaticEmbedder;
 #[cfg(feature = "tuned")]
 pub use tuned::TunedEmbedder;

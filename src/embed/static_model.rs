@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 
 use super::word_pieces::WordPieces;
 use super::{Embedder, ModelKind, Role, WordVectors};
-use crate::error::EmbedError;
+use crate::embed::EmbedError;
 
 static BYTES: &[u8] = include_bytes!("../../models/static/model.bin");
 /// Read on first use; a damaged file is a build error that the tests find.

@@ -26,7 +26,7 @@ use sha2::{Digest, Sha256};
 use super::onnx_file;
 use super::word_pieces::WordPieces;
 use super::{Embedder, Role, caught};
-use crate::error::EmbedError;
+use crate::embed::EmbedError;
 
 /// The model's file, where the program has it inside.
 #[cfg(tuned_in_program)]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::signals::{models, plain_signals};
 use crate::access::Eligibility;
 use crate::catalog::Tool;
-use crate::error::ScorerError;
 use crate::fuse::{Fused, Fusion, Mode};
 use crate::index::Index;
 use crate::query::Query;
 use crate::ranking::ToolId;
+use crate::scorer::ScorerError;
 use crate::scorer::{Score, ScoreFuture, Scorer};
 
 /// A built-in ranking as a [`Scorer`]. It scores the tools it is given against each other, and only tools of the

@@ -11,10 +11,10 @@
 
 use tantivy::postings::TermInfo;
 
+use super::IndexError;
 use super::forward::TermKey;
 use super::postings::{Postings, WEIGHT_UNIT};
 use super::segment::Segments;
-use crate::error::IndexError;
 use crate::ranking::ToolId;
 use crate::text::{Field, TermKind};
 

@@ -4,6 +4,7 @@
 //! compared over all tools belongs to the snapshot. So a snapshot answers to the bit as one of the same tools in other
 //! segments does. Building makes one segment.
 
+mod error;
 mod forward;
 mod keyword;
 mod postings;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use self::segment::{Segment, Segments};
+pub use error::IndexError;
 pub(crate) use keyword::{IndexedTerm, KeywordIndex};
 pub(crate) use twins::Twins;
 pub(crate) use vectors::{RequestVectors, Vectors, products};
@@ -25,7 +27,6 @@ pub(crate) use vectors::{RequestVectors, Vectors, products};
 use crate::access::PolicyTable;
 use crate::catalog::Catalog;
 use crate::embed::{CacheStatus, Embedder};
-use crate::error::IndexError;
 use crate::names::NameTable;
 
 /// What a catalog is indexed with.

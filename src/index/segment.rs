@@ -10,12 +10,12 @@ use std::sync::Arc;
 use ndarray::Array2;
 
 use super::IndexConfig;
+use super::IndexError;
 use super::postings::Postings;
 use super::twins::{Likeness, likeness};
 use super::vectors::embed_tools;
 use crate::catalog::Tool;
 use crate::embed::{CacheStatus, VectorCache};
-use crate::error::IndexError;
 use crate::ranking::ToolId;
 
 /// What is known of a run of tools from those tools alone.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, s};
 use pulp::{Arch, NullaryFnOnce};
 
+use super::IndexError;
 use super::Progress;
 use super::segment::Segments;
 use crate::catalog::Tool;
-use crate::embed::{Embedder, Role, VectorCache};
-use crate::error::{EmbedError, IndexError};
+use crate::embed::{EmbedError, Embedder, Role, VectorCache};
 use crate::query::Query;
 use crate::ranking::ToolId;
 use crate::text::EmbeddingText;

@@ -11,7 +11,7 @@ use foldhash::{HashMap, HashMapExt};
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::Tool;
-use crate::error::AdvertisingError;
+use crate::names::AdvertisingError;
 
 /// The most aliases of a tool that can each have a definition: a catalog that claims thousands is not to grow with them.
 const MAX_EXPANDED_ALIASES: usize = 32;

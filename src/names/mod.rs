@@ -7,6 +7,7 @@
 //! case and separators, so that `readFile` and `READ-FILE` mean `read_file`.
 
 mod advertising;
+mod error;
 mod prompt;
 mod skills;
 
@@ -16,6 +17,7 @@ use foldhash::{HashMap, HashMapExt, HashSet};
 use serde::Serialize;
 
 pub use advertising::{Advertised, Advertising};
+pub use error::{AdvertisingError, SkillError, SkillFault};
 pub use prompt::{skills_section, tools_section};
 pub use skills::{AllowedTool, Skill, SkillFolder, SkillReport, SkillTool, ToolMeaning};
 

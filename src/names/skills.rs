@@ -17,7 +17,7 @@ pub use discovery::SkillFolder;
 
 use super::{NameTable, Resolution, ResolvedVia};
 use crate::catalog::Catalog;
-use crate::error::SkillError;
+use crate::names::SkillError;
 use crate::ranking::ToolId;
 
 /// A skill: what its `SKILL.md` says.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Provider;
 use super::calls::{Calls, ToolCall};
 use super::wire::At;
-use crate::error::ResponseError;
+use crate::provider::ResponseError;
 
 /// What a model answered.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::error::ResponseError;
+use crate::provider::ResponseError;
 
 /// The most bytes of arguments in all calls of an answer together.
 pub const MAX_ANSWER_ARGUMENT_BYTES: usize = 4 << 20;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::error::ResponseError;
+use crate::provider::ResponseError;
 
 /// The most bytes of one event.
 pub const MAX_EVENT_BYTES: usize = 8 << 20;

@@ -10,7 +10,7 @@ use super::translate::ToolChanges;
 use super::view::Dialect;
 use super::wire::At;
 use crate::catalog::Tool;
-use crate::error::ResponseError;
+use crate::provider::ResponseError;
 
 /// A provider's format of tools, calls and messages.
 pub(super) trait Format: Sync {

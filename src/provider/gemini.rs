@@ -15,7 +15,7 @@ use super::transcript::{Item, Messages, listed};
 use super::translate::ToolChanges;
 use super::view::Dialect;
 use super::wire::At;
-use crate::error::ResponseError;
+use crate::provider::ResponseError;
 
 pub(super) struct Gemini;
 

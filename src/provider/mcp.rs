@@ -12,7 +12,7 @@ use super::stream::CallStream;
 use super::translate::{ChangeCode, ToolChanges};
 use super::view::Dialect;
 use super::wire::At;
-use crate::error::ResponseError;
+use crate::provider::ResponseError;
 
 pub(super) struct Mcp;
 

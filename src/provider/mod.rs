@@ -15,6 +15,7 @@ mod anthropic;
 mod answer;
 mod calls;
 mod detail;
+mod error;
 mod events;
 mod format;
 mod gemini;
@@ -34,11 +35,10 @@ mod wire;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::UnknownProvider;
-
 pub use answer::{Answer, Finish};
 pub use calls::{Arguments, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, ToolCall};
 pub use detail::Detail;
+pub use error::{ResponseError, TranslateError, UnknownProvider};
 pub use events::{EventReader, MAX_EVENT_BYTES};
 #[cfg(feature = "llm")]
 pub(crate) use format::Endpoint;

@@ -14,7 +14,7 @@ use super::transcript::Messages;
 use super::translate::ToolChanges;
 use super::view::Dialect;
 use super::wire::At;
-use crate::error::ResponseError;
+use crate::provider::ResponseError;
 
 pub(super) struct Ollama;
 

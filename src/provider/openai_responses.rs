@@ -14,7 +14,7 @@ use super::stream::CallStream;
 use super::transcript::{Item, Messages};
 use super::translate::ToolChanges;
 use super::wire::At;
-use crate::error::ResponseError;
+use crate::provider::ResponseError;
 
 pub(super) struct OpenAiResponses;
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Provider;
 use super::calls::{self, Arguments, Calls, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, ToolCall};
 use super::wire::At;
-use crate::error::ResponseError;
+use crate::provider::ResponseError;
 
 /// Puts the calls of a streamed answer together, one event after the other.
 ///

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::format::{Definition, Rules, SearchTool, Strictness};
 use super::{Provider, naming, view};
 use crate::catalog::Tool;
-use crate::error::TranslateError;
 use crate::excerpt::cut;
 use crate::names::{Advertised, Advertising};
+use crate::provider::TranslateError;
 
 /// How tools are translated.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::{Arguments, Provider};
-use crate::error::ResponseError;
 use crate::excerpt::cut;
+use crate::provider::ResponseError;
 use crate::schema::kind;
 
 /// A value of an answer, and where it stands.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::{RerankFuture, Reranker, order};
 use crate::catalog::Tool;
-use crate::error::RerankError;
 use crate::query::Query;
+use crate::rerank::RerankError;
 
 /// After how many failures in a row a reranker is left alone.
 const FAILURES: u32 = 3;

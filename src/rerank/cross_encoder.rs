@@ -13,10 +13,11 @@ use rayon::prelude::*;
 
 use super::{RerankFuture, RerankScore, Reranker};
 use crate::catalog::Tool;
+use crate::embed::EmbedError;
 use crate::embed::caught;
-use crate::error::{EmbedError, RerankError};
-use crate::onnx::{self, ModelFolder, OnnxOptions, chain, load_runtime};
+use crate::embed::onnx::{self, ModelFolder, OnnxOptions, chain, load_runtime};
 use crate::query::Query;
+use crate::rerank::RerankError;
 use crate::text::EmbeddingText;
 
 /// Longer pairs are cut, in tokens, the longer of the two texts first.

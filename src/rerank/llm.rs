@@ -23,9 +23,9 @@ use tokio::time::timeout_at;
 use super::{RerankFuture, RerankScore, Reranker};
 use crate::catalog::Tool;
 use crate::client::{ProviderClient, ToolClient};
-use crate::error::RerankError;
 use crate::provider::Provider;
 use crate::query::Query;
+use crate::rerank::RerankError;
 
 /// The longest answer that is read, in bytes.
 const MAX_ANSWER_BYTES: u64 = 1024 * 1024;

@@ -6,6 +6,7 @@
 //! So no reranker can bring back a tool, lose one, or touch what lies behind its window.
 
 mod breaker;
+mod error;
 #[cfg(feature = "fastembed")]
 mod cross_encoder;
 #[cfg(feature = "llm")]
@@ -20,11 +21,11 @@ use serde::{Deserialize, Serialize};
 pub use self::breaker::CircuitBreaker;
 #[cfg(feature = "fastembed")]
 pub use self::cross_encoder::CrossEncoder;
+pub use self::error::RerankError;
 #[cfg(feature = "llm")]
 pub use self::llm::LlmReranker;
 use crate::catalog::Tool;
 use crate::deadline::{Deadline, Missed};
-use crate::error::RerankError;
 use crate::query::Query;
 
 /// How many of the best candidates a reranker is shown unless told otherwise.

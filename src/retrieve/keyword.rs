@@ -2,7 +2,7 @@
 
 use super::Signal;
 use super::terms::{FoundTerm, QueryTerm};
-use crate::error::IndexError;
+use crate::index::IndexError;
 use crate::index::KeywordIndex;
 
 /// Scores `tools` tools by BM25 over the distinct terms of a request of `sentences` sentences, and returns the terms

@@ -5,7 +5,7 @@
 use ndarray::Array2;
 
 use super::terms::{FoundTerm, query_terms};
-use crate::error::IndexError;
+use crate::index::IndexError;
 use crate::index::{KeywordIndex, Vectors, products};
 use crate::ranking::ToolId;
 

@@ -21,6 +21,7 @@ use cost::Cost;
 pub(crate) use example::example;
 pub use limits::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 pub(crate) use reference::{decoded, resolve};
+pub use validate::ArgumentFault;
 pub(crate) use validate::Compiled;
 
 use crate::excerpt::cut;

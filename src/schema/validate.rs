@@ -1,11 +1,34 @@
 //! Holding arguments to a schema, and saying what does not fit.
 
+use std::fmt;
+
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{JsonType, ValidationError, Validator};
 use serde_json::Value;
 
 use super::{Cost, compile, shorten};
-use crate::error::ArgumentFault;
+use serde::Serialize;
+
+/// One thing in a call's arguments that does not fit the tool's schema.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ArgumentFault {
+    /// JSON pointer into the arguments; empty for all of them.
+    pub pointer: String,
+    /// The schema's keyword that is not met, such as `type` or `required`.
+    pub keyword: String,
+    /// What the schema expects there.
+    pub expected: String,
+    /// What stands there, as JSON, shortened.
+    pub received: String,
+}
+
+impl fmt::Display for ArgumentFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = if self.pointer.is_empty() { "the arguments" } else { &self.pointer };
+        write!(f, "{place}: expected {}, received {}", self.expected, self.received)
+    }
+}
 
 /// The most faults that are told of one call.
 const MAX_FAULTS: usize = 10;

@@ -15,8 +15,8 @@ use std::collections::VecDeque;
 use foldhash::HashMap;
 use ndarray::Array2;
 
-use crate::error::IndexError;
 use crate::fuse::{Fused, Retriever};
+use crate::index::IndexError;
 use crate::index::{Index, Vectors};
 use crate::ranking::{Candidate, ToolId};
 use crate::retrieve::{keyword_parts, semantic_parts};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use picktools::{
     ApprovalError, ApprovalQueue, Arguments, CallError, Catalog, CatalogError, Hydrated, Hydrator, MAX_ARGUMENT_BYTES,
-    NoSchemaMode, Provider, Repair, RepairFuture, RepairRequest, Repairer, ResolvedVia, Tool, ToolCall,
+    NoSchemaMode, Provider, Repair, RepairError, RepairFuture, RepairRequest, Repairer, ResolvedVia, Tool, ToolCall,
     TranslateOptions, ValidCall, translate,
 };
 use serde::Deserialize;
@@ -200,7 +200,13 @@ impl Repairer for Answering {
     fn repair<'a>(&'a self, request: RepairRequest<'a>) -> RepairFuture<'a> {
         self.1.fetch_add(1, Ordering::Relaxed);
         assert!(!request.tool.is_unsafe() && !request.problem.to_string().is_empty() && !request.arguments.is_empty());
-        Box::pin(async move { if self.0.is_empty() { Err("it is asleep".to_owned()) } else { Ok(self.0.to_owned()) } })
+        Box::pin(async move {
+            if self.0.is_empty() {
+                Err(RepairError { reason: "it is asleep".to_owned() })
+            } else {
+                Ok(self.0.to_owned())
+            }
+        })
     }
 }
 

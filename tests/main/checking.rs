@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use picktools::{CatalogOptions, CheckReport, Severity};
+use picktools::{CatalogOptions, CheckReport, Position, Severity};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -24,16 +24,13 @@ fn alarms(file: &str) -> Vec<(String, bool)> {
     let path = fixture(&format!("hostile/{file}"));
     let report = CheckReport::open(&path, &CatalogOptions::default()).expect("it is a catalog");
     let bad = report.findings.iter().filter(|finding| finding.severity >= Severity::Warning);
-    let bad: BTreeSet<&str> = bad.map(|finding| finding.position.as_str()).collect();
+    let bad: BTreeSet<&Position> = bad.map(|finding| &finding.position).collect();
     let text = std::fs::read_to_string(path).expect("it is there");
     let label = |line: &str| {
         let entry: Value = serde_json::from_str(line).expect("each line is an entry");
         entry["label"].as_str().expect("each is labelled").to_owned()
     };
-    text.lines()
-        .enumerate()
-        .map(|(at, line)| (label(line), bad.contains(format!("line {}", at + 1).as_str())))
-        .collect()
+    text.lines().enumerate().map(|(at, line)| (label(line), bad.contains(&Position::Line(at + 1)))).collect()
 }
 
 fn share(alarms: &[(String, bool)]) -> f64 {
@@ -153,7 +150,7 @@ fn clashes_between_tools_are_findings_and_the_later_one_has_them() {
     let report = check(&json!([tool("pay", "bank", &[]), tool("pay_now", "bank.example", &["bash", "pay"])]));
     let codes: BTreeSet<&str> = report.findings.iter().map(|finding| finding.code).collect();
     assert_eq!(codes, BTreeSet::from(["alias-conflict", "alias-squatting", "near-duplicate"]));
-    assert!(report.findings.iter().all(|finding| finding.position == "entry 2"), "{:?}", report.findings);
+    assert!(report.findings.iter().all(|finding| finding.position == Position::Entry(2)), "{:?}", report.findings);
     let report = check(&json!([tool("pay", "bank", &[]), tool("pay_now", "bank", &[])]));
     assert!(report.findings.is_empty(), "one source may repeat itself: {:?}", report.findings);
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use picktools::{Catalog, CatalogError, CatalogFault, MAX_SCHEMA_DEPTH, NoSchemaMode, ThreatLevel, Tool};
+use picktools::{Catalog, CatalogError, CatalogFault, MAX_SCHEMA_DEPTH, NoSchemaMode, Position, ThreatLevel, Tool};
 use serde_json::{Value, json};
 
 use crate::support::{catalog, fixture, set, tool};
@@ -146,7 +146,7 @@ fn syntax_errors_name_line_and_column() {
     assert!(open_error("broken/syntax.json").to_string().ends_with("syntax.json: line 4, column 19: expected `:`"));
     let found = faults(Catalog::open(fixture("broken/syntax.jsonl")));
     assert_eq!(found.len(), 1, "{found:?}");
-    assert_eq!(found[0].position, "line 3");
+    assert_eq!(found[0].position, Position::Line(3));
     assert!(found[0].message.starts_with("not valid JSON at column 106"), "{}", found[0].message);
 }
 
@@ -176,7 +176,10 @@ fn every_fault_is_reported_at_once_with_place_and_remedy() {
         ("entry 10", Some("find_car"), "/parameters/properties/plate/type", "strng", "valid JSON Schema"),
     ];
     for (fault, (position, name, pointer, message, remedy)) in found.iter().zip(expected) {
-        assert_eq!((fault.position.as_str(), fault.name.as_deref(), fault.pointer.as_str()), (position, name, pointer));
+        assert_eq!(
+            (fault.position.to_string().as_str(), fault.name.as_deref(), fault.pointer.as_str()),
+            (position, name, pointer)
+        );
         assert!(fault.message.contains(message), "{position}: {}", fault.message);
         assert!(fault.remedy.contains(remedy), "{position}: {}", fault.remedy);
         assert!(error.contains(&fault.to_string()), "the error text leaves out {fault}");
@@ -203,7 +206,7 @@ fn what_is_no_catalog_is_told_apart() {
     assert!(open("broken/empty.json").is_empty(), "an empty catalog is a catalog");
     let entries =
         json!([7, null, {"type": "web_search_20250305", "name": "web_search"}, {"name": "a", "parameters": {}}]);
-    let positions: Vec<String> = faults(read(&entries)).into_iter().map(|fault| fault.position).collect();
+    let positions: Vec<String> = faults(read(&entries)).into_iter().map(|fault| fault.position.to_string()).collect();
     assert_eq!(positions, ["entry 1", "entry 2", "entry 3"]);
 }
 
@@ -360,7 +363,7 @@ fn a_deeply_nested_schema_is_refused_clearly() {
     assert!(error.starts_with("here: line 1, column ") && error.contains("deeper than 128 levels"), "{error}");
     let lines = format!("{}\n{deep}\n", json!({"name": "a", "parameters": {}}));
     let found = faults(Catalog::from_slice(lines.as_bytes(), "here", None));
-    assert_eq!((found.len(), found[0].position.as_str()), (1, "line 2"));
+    assert_eq!((found.len(), found[0].position.clone()), (1, Position::Line(2)));
     assert!(found[0].message.contains("deeper than 128 levels"), "{}", found[0]);
     let unclosed = "[".repeat(1_000_000);
     let error = Catalog::from_slice(unclosed.as_bytes(), "here", None).expect_err("it is nested too deep");
@@ -381,7 +384,7 @@ fn a_byte_order_mark_is_tolerated() {
 fn lines_may_end_as_they_like_and_blank_ones_are_passed_over() {
     let text = "{\"name\": \"a\", \"parameters\": {}}\r\n\r\n  \n{\"name\": \"b\"}\r\n";
     let found = faults(Catalog::from_slice(text.as_bytes(), "here", None));
-    assert_eq!((found.len(), found[0].position.as_str()), (1, "line 4"));
+    assert_eq!((found.len(), found[0].position.clone()), (1, Position::Line(4)));
 }
 
 #[test]

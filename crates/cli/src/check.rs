@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::args::CatalogArgs;
 use super::output;
-use picktools::{CatalogOptions, CheckReport, Conflicts, Finding, Severity, SkillFolder};
+use picktools::{CatalogOptions, CheckReport, Conflicts, Finding, Position, Severity, SkillFolder};
 
 #[derive(Args)]
 pub(super) struct CheckCommand {
@@ -123,12 +123,13 @@ fn sarif(report: &CheckReport) -> Value {
         .map(|finding| {
             let mut physical = json!({"artifactLocation": {"uri": uri(&report.catalog)}});
             // Only JSON Lines has an entry a line.
-            if let Some(line) = finding.position.strip_prefix("line ").and_then(|line| line.parse::<u64>().ok()) {
+            if let Position::Line(line) = finding.position {
                 physical["region"] = json!({"startLine": line});
             }
             let quoted =
                 if finding.evidence.is_empty() { String::new() } else { format!(" Found: {}", finding.evidence) };
-            let tool = finding.tool.as_deref().unwrap_or(&finding.position);
+            let position = finding.position.to_string();
+            let tool = finding.tool.as_deref().unwrap_or(&position);
             json!({
                 "ruleId": finding.code,
                 "ruleIndex": index(finding.code),
@@ -138,7 +139,7 @@ fn sarif(report: &CheckReport) -> Value {
                     "physicalLocation": physical,
                     "logicalLocations": [{
                         "name": tool,
-                        "fullyQualifiedName": format!("{}{}", finding.position, finding.pointer),
+                        "fullyQualifiedName": format!("{position}{}", finding.pointer),
                     }],
                 }],
             })

@@ -44,15 +44,9 @@ pub(super) fn excerpt(text: &str, most: usize) -> String {
     excerpt
 }
 
-/// Writes an error and its causes to standard error, each cause once, and which option mends it.
+/// Writes an error and its causes to standard error, and which option mends it.
 pub(super) fn error(error: &anyhow::Error) {
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text.push_str(": ");
-            text.push_str(&cause);
-        }
-    }
+    let mut text = format!("{error:#}");
     if let Some(option) = error.chain().find_map(|cause| cause.downcast_ref()).and_then(option) {
         text.push_str("; ");
         text.push_str(option);

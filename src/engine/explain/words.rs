@@ -206,7 +206,7 @@ mod tests {
             _: Role,
             texts: &[&str],
             _: &(dyn Fn(usize) + Sync),
-        ) -> Result<Vec<Vec<f32>>, crate::error::EmbedError> {
+        ) -> Result<Vec<Vec<f32>>, crate::embed::EmbedError> {
             Ok(vec![vec![1.0, 0.0]; texts.len()])
         }
 

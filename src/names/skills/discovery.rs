@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
 use super::{Skill, front_matter};
-use crate::error::SkillError;
+use crate::names::SkillError;
 
 /// The file that makes a folder a skill.
 const FILE_NAME: &str = "SKILL.md";

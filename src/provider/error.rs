@@ -1,61 +1,6 @@
-//! Errors between a pick and a call: names, translation, answers, arguments.
+//! What can go wrong between tools and their definitions, and between an answer and its calls.
 
-use std::fmt;
-
-use serde::Serialize;
-
-/// An error from choosing the names that a model is shown.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum AdvertisingError {
-    /// The map of names has a key that is no tool.
-    #[error("the name map has {name:?}, which is none of the tools; write a tool's id, source/name or name")]
-    UnknownTool {
-        /// The key.
-        name: String,
-    },
-    /// The map of names has a key that is several tools.
-    #[error("the name map has {name:?}, which is ambiguous; write one of: {}", candidates.join(", "))]
-    AmbiguousTool {
-        /// The key.
-        name: String,
-        /// The ids of the tools that it may mean.
-        candidates: Vec<String>,
-    },
-    /// The map of names has two keys for one tool.
-    #[error("the name map names the tool {tool} twice; keep one of its names")]
-    NamedTwice {
-        /// The tool's id.
-        tool: String,
-    },
-    /// Two tools would be shown under one name.
-    #[error("the tools {} would both be shown as {name:?}; give each a name of its own", tools.join(" and "))]
-    SharedName {
-        /// The name.
-        name: String,
-        /// The ids of the tools.
-        tools: Vec<String>,
-    },
-    /// A tool has more aliases than can each have a definition.
-    #[error(
-        "the tool {tool} has {count} aliases, of which {limit} can have definitions of their own; tell them in the \
-         descriptions instead (described)"
-    )]
-    TooManyAliases {
-        /// The tool's id.
-        tool: String,
-        /// How many it has.
-        count: usize,
-        /// The most that can be expanded.
-        limit: usize,
-    },
-    /// The map of names shows a tool under nothing.
-    #[error("the name map shows the tool {tool} under an empty name; give it one, or leave it out of the map")]
-    EmptyName {
-        /// The tool's id.
-        tool: String,
-    },
-}
+use crate::names::AdvertisingError;
 
 /// An error from translating tools for a provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -135,25 +80,4 @@ pub enum ResponseError {
         /// The name as far as it is known.
         name: String,
     },
-}
-
-/// One thing in a call's arguments that does not fit the tool's schema.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct ArgumentFault {
-    /// JSON pointer into the arguments; empty for all of them.
-    pub pointer: String,
-    /// The schema's keyword that is not met, such as `type` or `required`.
-    pub keyword: String,
-    /// What the schema expects there.
-    pub expected: String,
-    /// What stands there, as JSON, shortened.
-    pub received: String,
-}
-
-impl fmt::Display for ArgumentFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = if self.pointer.is_empty() { "the arguments" } else { &self.pointer };
-        write!(f, "{place}: expected {}, received {}", self.expected, self.received)
-    }
 }

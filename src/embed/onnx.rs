@@ -10,7 +10,7 @@ use fastembed::TokenizerFiles;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::error::EmbedError;
+use crate::embed::EmbedError;
 
 /// Where a model folder may hold its weights, in this order.
 const MODEL_FILES: [&str; 4] = ["model.onnx", "model_quantized.onnx", "onnx/model.onnx", "onnx/model_quantized.onnx"];

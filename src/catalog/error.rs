@@ -1,0 +1,179 @@
+//! What can go wrong with a catalog.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Serialize, Serializer};
+
+/// An error from reading or validating a catalog.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CatalogError {
+    /// The file or folder cannot be read.
+    #[error("cannot read the catalog {}", path.display())]
+    Read {
+        /// What was to be read.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// The file of the operator's aliases cannot be read.
+    #[error("cannot read the aliases {}", path.display())]
+    ReadAliases {
+        /// What was to be read.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// Aliases of the operator are no names, or mean no tool of the catalog.
+    #[error("{}", FaultList("the operator's aliases", faults))]
+    Aliases {
+        /// Every fault found, in the order of the file.
+        faults: Vec<CatalogFault>,
+    },
+    /// The folder holds no catalog file.
+    #[error("the folder {} holds no tools.jsonl or tools.json; name a catalog file or a folder that has one", path.display())]
+    NoCatalogInFolder {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The bytes are not UTF-8.
+    #[error("{origin}: line {line} is not valid UTF-8 (byte {column} of the line); save the file as UTF-8")]
+    NotUtf8 {
+        /// Where the bytes come from.
+        origin: String,
+        /// Line, from 1.
+        line: usize,
+        /// Byte in the line, from 1.
+        column: usize,
+    },
+    /// The text is not JSON.
+    #[error("{origin}: line {line}, column {column}: {message}")]
+    Syntax {
+        /// Where the text comes from.
+        origin: String,
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What the parser expected.
+        message: String,
+    },
+    /// The JSON is of no known catalog format.
+    #[error(
+        "{origin}: no catalog format recognised ({found}); expected tool definitions as a JSON array, JSON Lines, \
+         an object with `tools`, an MCP tools/list result, or OpenAI or Anthropic tools"
+    )]
+    UnknownFormat {
+        /// Where the text comes from.
+        origin: String,
+        /// What was found instead.
+        found: String,
+    },
+    /// One or more entries are not valid.
+    #[error("{}", FaultList(origin, faults))]
+    Invalid {
+        /// Where the entries come from.
+        origin: String,
+        /// Every fault found, in the order of the entries.
+        faults: Vec<CatalogFault>,
+    },
+}
+
+/// Where something stands that has a fault.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Position {
+    /// Not in the catalog's entries.
+    Skills,
+    /// One skill, by its path.
+    Skill(String),
+    /// One of the operator's aliases.
+    OperatorAlias(String),
+    /// A line of JSON Lines, from 1.
+    Line(usize),
+    /// An entry of an array, from 1.
+    Entry(usize),
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Skills => f.write_str("skills"),
+            Self::Skill(path) => write!(f, "skill {path}"),
+            Self::OperatorAlias(alias) => write!(f, "operator alias {alias:?}"),
+            Self::Line(line) => write!(f, "line {line}"),
+            Self::Entry(entry) => write!(f, "entry {entry}"),
+        }
+    }
+}
+
+impl Serialize for Position {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What kind of fault it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// The entry is not a valid tool definition.
+    InvalidEntry,
+    /// A name, id, source or alias is empty, too long, of another type, or holds hidden characters.
+    InvalidName,
+    /// A schema is invalid, too large, or refers to something outside itself.
+    InvalidSchema,
+    /// Two tools have one identity.
+    DuplicateTool,
+    /// A name looks like another.
+    ConfusableName,
+    /// An alias is claimed twice, is another tool's name, or is given to another tool by the operator.
+    AliasConflict,
+    /// An alias of an untrusted source does not count.
+    UntrustedAlias,
+    /// An alias of the operator means no tool, or several.
+    OperatorAlias,
+}
+
+/// One fault of one catalog entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CatalogFault {
+    /// Where the entry stands; as JSON the text `line 3` or `entry 4`.
+    pub position: Position,
+    /// What kind of fault it is.
+    pub kind: FaultKind,
+    /// The entry's name, where it has one.
+    pub name: Option<String>,
+    /// JSON pointer into the entry; empty for the whole entry.
+    pub pointer: String,
+    /// What is wrong.
+    pub message: String,
+    /// How to mend it.
+    pub remedy: String,
+}
+
+impl fmt::Display for CatalogFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.position)?;
+        if let Some(name) = &self.name {
+            write!(f, " ({name:?})")?;
+        }
+        if !self.pointer.is_empty() {
+            write!(f, " at {}", self.pointer)?;
+        }
+        write!(f, ": {}; {}", self.message, self.remedy)
+    }
+}
+
+struct FaultList<'a>(&'a str, &'a Vec<CatalogFault>);
+
+impl fmt::Display for FaultList<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.1.len() == 1 { "fault" } else { "faults" };
+        write!(f, "{}: {} {plural}", self.0, self.1.len())?;
+        self.1.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
+    }
+}

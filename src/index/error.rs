@@ -1,0 +1,28 @@
+//! What can go wrong while a catalog is indexed.
+
+use crate::catalog::CatalogError;
+use crate::embed::EmbedError;
+
+/// An error from building an index over a catalog.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IndexError {
+    /// The keyword index could not be built or read.
+    #[error("the keyword index failed: {reason}")]
+    Keyword {
+        /// What tantivy said.
+        reason: String,
+    },
+    /// The tools could not be embedded.
+    #[error("cannot embed the catalog")]
+    Embed(#[from] EmbedError),
+    /// The skills could not be indexed: two have one name, or one has none.
+    #[error("cannot index the skills")]
+    Skills(#[source] CatalogError),
+}
+
+impl IndexError {
+    pub(crate) fn keyword(error: impl std::fmt::Display) -> Self {
+        Self::Keyword { reason: error.to_string() }
+    }
+}
