@@ -10,7 +10,8 @@ use std::hint::black_box;
 use std::path::Path;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use picktools::{Access, Arguments, Catalog, Hydrator, Provider, ToolCall, TranslateOptions, translate};
+use picktools::provider::{Arguments, ToolCall, TranslateOptions};
+use picktools::{Access, Catalog, Hydrator, Provider, translate};
 use serde_json::json;
 
 fn catalog() -> Catalog {

@@ -22,10 +22,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group};
-use picktools::{
-    Catalog, Embedder, Engine, IndexError, NameTable, PickOptions, Query, Rerank, RerankFuture, Reranker, Resolution,
-    Role, Score, ScoreFuture, Scorer, Stage, StaticEmbedder, Tool,
-};
+use picktools::embed::{Embedder, Role, StaticEmbedder};
+use picktools::engine::IndexError;
+use picktools::names::{NameTable, Resolution};
+use picktools::rerank::{Rerank, RerankFuture, Reranker};
+use picktools::scorer::{Score, ScoreFuture, Scorer};
+use picktools::selection::Stage;
+use picktools::{Catalog, Engine, PickOptions, Query, Tool};
 use serde_json::json;
 
 const SIZES: [usize; 3] = [100, 1_000, 10_000];
@@ -159,7 +162,7 @@ fn models() -> Vec<(&'static str, Arc<dyn Embedder>)> {
     let mut models: Vec<(&str, Arc<dyn Embedder>)> =
         vec![("static", StaticEmbedder::shared().expect("the model is sound"))];
     #[cfg(feature = "tuned")]
-    match picktools::TunedEmbedder::shared() {
+    match picktools::embed::TunedEmbedder::shared() {
         Some(model) => models.push(("tuned", model.expect("the model is sound"))),
         None => left_out("tuned", "this program was built without it"),
     }
@@ -174,8 +177,8 @@ fn models() -> Vec<(&'static str, Arc<dyn Embedder>)> {
 fn minilm() -> Result<Arc<dyn Embedder>, String> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("target/models");
     let runtime = Some(folder.join("libonnxruntime.so"));
-    let options = picktools::OnnxOptions { runtime, ..Default::default() };
-    let model = picktools::FastEmbedder::from_folder(folder.join("minilm"), &options);
+    let options = picktools::embed::OnnxOptions { runtime, ..Default::default() };
+    let model = picktools::embed::FastEmbedder::from_folder(folder.join("minilm"), &options);
     model.map(|model| Arc::new(model) as Arc<dyn Embedder>).map_err(|error| error.to_string())
 }
 
@@ -266,7 +269,9 @@ impl Reranker for Sleeper {
 /// A language model behind a server that takes requests and answers none.
 #[cfg(feature = "llm")]
 fn silent_model() -> Arc<dyn Reranker> {
-    use picktools::{EndpointOptions, LlmReranker, Provider, ProviderClient};
+    use picktools::Provider;
+    use picktools::client::{EndpointOptions, ProviderClient};
+    use picktools::rerank::LlmReranker;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let url = format!("http://{}/v1", listener.local_addr().expect("it is bound"));
     std::thread::spawn(move || {

@@ -42,9 +42,10 @@ use self::skills::SkillIndex;
 #[cfg(feature = "tokens")]
 use crate::budget::CostTable;
 use crate::catalog::{Catalog, Tool};
-use crate::fuse::{Mode, RetrieverScores};
-use crate::index::IndexError;
-use crate::index::{Index, IndexStats};
+use crate::fuse::Mode;
+pub use crate::fuse::{Retriever, RetrieverScores};
+use crate::index::Index;
+pub use crate::index::{IndexError, IndexStats};
 use crate::names::SkillReport;
 use crate::options::{PickError, PickOptions};
 use crate::query::Query;

@@ -27,96 +27,47 @@
 //! - A stage that did not run says so.
 
 mod excerpt;
-mod query;
+pub mod query;
 mod ranking;
 mod deadline;
 #[cfg(any(feature = "endpoint", feature = "llm"))]
 mod http;
 mod repair;
 mod schema;
-mod catalog;
+pub mod catalog;
 mod text;
-mod names;
-mod sequences;
-mod check;
-mod access;
+pub mod names;
+pub mod sequences;
+pub mod check;
+pub mod access;
 pub mod store;
-mod embed;
+pub mod embed;
 mod index;
 mod retrieve;
 mod fuse;
-mod scorer;
-mod provider;
-mod client;
-mod rerank;
-mod options;
+pub mod scorer;
+pub mod provider;
+pub mod client;
+pub mod rerank;
+pub mod options;
 mod select;
 #[cfg(feature = "tokens")]
 mod budget;
-mod selection;
-mod engine;
-mod call;
+pub mod selection;
+pub mod engine;
+pub mod call;
 pub mod eval;
 
-pub use access::{Access, AccessError, Eligibility, IneligibleReason, MAX_LISTED_INELIGIBLE};
-pub use call::{
-    ApprovalError, ApprovalQueue, CallError, CallNames, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, PendingCall, Repair,
-    RepairError, RepairFuture, RepairRequest, Repairer, ToolCallError, ToolCallOptions, ToolCalls, ValidCall,
-    tool_call,
-};
-pub use catalog::{
-    Alias, Annotations, Catalog, CatalogError, CatalogFault, CatalogOptions, Conflicts, FaultKind, NoSchemaMode,
-    OperatorAliases, Position, Safety, ThreatLevel, Tool,
-};
-pub use check::{CHECK_VERSION, CheckReport, Finding, Rule, Severity};
-#[cfg(feature = "llm")]
-pub use client::ProviderClient;
-pub use client::{ClientError, ClientFuture, ToolClient};
-#[cfg(feature = "endpoint")]
-pub use embed::EndpointEmbedder;
-#[cfg(feature = "fastembed")]
-pub use embed::OnnxOptions;
-#[cfg(feature = "tuned")]
-pub use embed::TunedEmbedder;
-pub use embed::{CacheStatus, EmbedError, Embedder, ModelKind, Role, StaticEmbedder, WordVectors};
-#[cfg(feature = "fastembed")]
-pub use embed::{FastEmbedder, HubModel};
-pub use engine::{BuiltInScorer, Engine, EngineBuilder, pick_tools};
-pub use fuse::{DEFAULT_RRF_K, Fusion, Mode, Retriever, RetrieverScores};
-#[cfg(any(feature = "endpoint", feature = "llm"))]
-pub use http::EndpointOptions;
-pub use index::{IndexError, IndexStats};
-pub use names::{
-    Advertised, Advertising, AdvertisingError, AllowedTool, NameTable, Resolution, Resolved, ResolvedVia, Skill,
-    SkillError, SkillFault, SkillFolder, SkillReport, SkillTool, ToolMeaning, skills_section, tools_section,
-};
-pub use options::{Choice, MAX_IN_USE, PickError, PickOptions, TokenBudget, UNTRUSTED_MAX_PER_SOURCE};
-#[cfg(feature = "tokens")]
-pub use provider::Tokenizer;
-pub use provider::{
-    Answer, Arguments, CallStream, Change, ChangeCode, Detail, EventReader, Finish, MAX_ANSWER_ARGUMENT_BYTES,
-    MAX_CALLS, MAX_EVENT_BYTES, Provider, ResponseError, ToolCall, TranslateError, TranslateOptions, Translation,
-    UnknownProvider, tool_references, translate,
-};
-pub use query::{MAX_QUERY_BYTES, Query};
-pub use ranking::ToolId;
-#[cfg(feature = "fastembed")]
-pub use rerank::CrossEncoder;
-#[cfg(feature = "llm")]
-pub use rerank::LlmReranker;
-pub use rerank::{
-    CircuitBreaker, DEFAULT_RERANK_WINDOW, MAX_RERANK_WINDOW, Rerank, RerankError, RerankFuture, RerankScore, Reranker,
-};
-pub use schema::{ArgumentFault, MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
-pub use scorer::{Score, ScoreFuture, Scorer, ScorerError, per_tool};
-pub use selection::{
-    CalledTogether, Considered, Definition, Degraded, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible,
-    IneligibleTool, KeywordEvidence, Pick, PriorEvidence, Provenance, RerankEvidence, RerankReport, SELECTION_VERSION,
-    Selection, SemanticEvidence, SkillPick, Stage, StageReport, StageStatus, TermEvidence, Timings, TokenReport,
-    WordEvidence,
-};
-pub use sequences::{SequenceStats, Sequences, SequencesError};
-pub use text::{Field, TermKind};
+pub use access::Access;
+pub use call::{Hydrator, tool_call};
+pub use catalog::{Catalog, CatalogOptions, Tool, ToolId};
+pub use engine::{Engine, EngineBuilder, pick_tools};
+#[doc(inline)]
+pub use names::skills;
+pub use options::{Mode, PickError, PickOptions};
+pub use provider::{Provider, translate};
+pub use query::Query;
+pub use selection::{Pick, Selection};
 
 /// Compiles and runs the examples of the README.
 #[cfg(doctest)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::{Access, AccessError};
 use crate::catalog::CatalogError;
-use crate::fuse::{Fusion, Mode};
+pub use crate::fuse::{DEFAULT_RRF_K, Fusion, Mode};
 use crate::index::IndexError;
 use crate::provider::TranslateError;
 use crate::provider::{Provider, TranslateOptions};
@@ -90,7 +90,7 @@ pub struct PickOptions {
     /// What the definitions of the picks may cost; needs the feature `tokens`. Tools are shown in less [`Detail`] or left out
     /// so that they always fit, by their scores; tools that are named or always included come first.
     ///
-    /// [`Detail`]: crate::Detail
+    /// [`Detail`]: crate::provider::Detail
     pub token_budget: Option<TokenBudget>,
     /// Tools that are returned whatever their score, unless ineligible.
     pub always_include: Vec<String>,

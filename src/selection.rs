@@ -22,6 +22,7 @@ use crate::catalog::Tool;
 use crate::names::Skill;
 use crate::provider::{Detail, Provider};
 use crate::rerank::Rerank;
+pub use crate::text::{Field, TermKind};
 
 /// The version of the serialised form of [`Selection`].
 pub const SELECTION_VERSION: u32 = 2;
@@ -200,7 +201,7 @@ pub struct Ineligible {
     pub total: usize,
     /// How many tools each reason applies to, by its code.
     pub counts: BTreeMap<&'static str, usize>,
-    /// The first [`MAX_LISTED_INELIGIBLE`](crate::MAX_LISTED_INELIGIBLE) in registration order, each with every
+    /// The first [`MAX_LISTED_INELIGIBLE`](crate::access::MAX_LISTED_INELIGIBLE) in registration order, each with every
     /// reason; tools that the request or the caller names come first.
     pub tools: Vec<IneligibleTool>,
 }

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use picktools::{Catalog, Engine, PickOptions, Query, Score, ScoreFuture, Scorer, Selection, Stage, StageStatus, Tool};
+use picktools::scorer::{Score, ScoreFuture, Scorer};
+use picktools::selection::{Stage, StageStatus};
+use picktools::{Catalog, Engine, PickOptions, Query, Selection, Tool};
 
 const AT_MOST: Duration = Duration::from_secs(60);
 

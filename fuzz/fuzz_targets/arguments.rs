@@ -4,7 +4,9 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use picktools::{Access, Arguments, Catalog, Hydrated, Hydrator, ToolCall};
+use picktools::{Access, Catalog, Hydrator};
+use picktools::call::Hydrated;
+use picktools::provider::{Arguments, ToolCall};
 
 static HYDRATOR: LazyLock<Hydrator> = LazyLock::new(|| {
     let entries = include_bytes!("../tools.json");

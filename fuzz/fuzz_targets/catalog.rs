@@ -2,7 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use picktools::{Catalog, CatalogOptions, Conflicts, NameTable, OperatorAliases};
+use picktools::{Catalog, CatalogOptions};
+use picktools::catalog::{Conflicts, OperatorAliases};
+use picktools::names::NameTable;
 
 fuzz_target!(|bytes: &[u8]| {
     let _strict = Catalog::from_slice(bytes, "fuzz", Some("source"));

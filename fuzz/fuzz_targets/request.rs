@@ -4,7 +4,9 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use picktools::{Engine, MAX_IN_USE, PickOptions, Query, Sequences, Tool};
+use picktools::{Engine, PickOptions, Query, Tool};
+use picktools::options::MAX_IN_USE;
+use picktools::sequences::Sequences;
 
 static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
     let tool = |name, description| Tool::new(name, description);

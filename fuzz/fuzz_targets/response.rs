@@ -2,7 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use picktools::{CallStream, EventReader, Provider};
+use picktools::Provider;
+use picktools::provider::{CallStream, EventReader};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((first, rest)) = bytes.split_first() else { return };

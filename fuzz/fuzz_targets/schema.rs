@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use picktools::{Access, Arguments, Catalog, Hydrator, Provider, Tool, ToolCall, TranslateOptions, translate};
+use picktools::{Access, Catalog, Hydrator, Provider, Tool, translate};
+use picktools::provider::{Arguments, ToolCall, TranslateOptions};
 use serde_json::Value;
 
 fuzz_target!(|text: &str| {

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use picktools::{Skill, skills_section};
+use picktools::skills::{Skill, skills_section};
 
 fuzz_target!(|text: &str| {
     if let Ok(skill) = Skill::parse(text, "fuzz/SKILL.md") {

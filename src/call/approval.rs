@@ -12,7 +12,7 @@ const MAX_WAITING: usize = 1000;
 ///
 /// The clock is the caller's, so that a call's time can be told and tested.
 ///
-/// [`NoSchemaMode::HumanApproval`]: crate::NoSchemaMode::HumanApproval
+/// [`NoSchemaMode::HumanApproval`]: crate::catalog::NoSchemaMode::HumanApproval
 #[derive(Debug)]
 pub struct ApprovalQueue {
     lifetime: Duration,

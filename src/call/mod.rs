@@ -35,6 +35,7 @@ use crate::names::{NameTable, Resolution, Resolved, ResolvedVia};
 use crate::provider::{Arguments, Provider, ToolCall, Translation};
 use crate::ranking::ToolId;
 use crate::repair;
+pub use crate::schema::ArgumentFault;
 use crate::schema::{Compiled, example};
 
 /// How often nested text is decoded in one call: once a level.

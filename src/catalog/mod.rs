@@ -29,8 +29,9 @@ pub use error::{CatalogError, CatalogFault, FaultKind, Position};
 pub use options::{CatalogOptions, Conflicts};
 pub(crate) use options::{Entries, Examined};
 
-use crate::ranking::ToolId;
+pub use crate::ranking::ToolId;
 use crate::schema;
+pub use crate::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 
 /// File names that a catalog folder is searched for, in this order.
 const FOLDER_FILES: [&str; 2] = ["tools.jsonl", "tools.json"];

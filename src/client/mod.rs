@@ -12,6 +12,8 @@ pub use error::ClientError;
 #[cfg(feature = "llm")]
 pub use provider_client::ProviderClient;
 
+#[cfg(any(feature = "endpoint", feature = "llm"))]
+pub use crate::http::EndpointOptions;
 use crate::provider::Provider;
 
 /// Something that takes a chat request in a provider's format and returns the provider's answer.

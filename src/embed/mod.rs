@@ -79,7 +79,7 @@ pub trait Embedder: Send + Sync {
     /// Tells what each word of `text` adds to its vector; `None`, unless told otherwise, where the model cannot tell.
     ///
     /// A model that adds up vectors of words can: its similarities are then sums over pairs of words, and a pick tells
-    /// which word of the request met which word of the tool ([`WordEvidence`](crate::WordEvidence)). One that reads
+    /// which word of the request met which word of the tool ([`WordEvidence`](crate::selection::WordEvidence)). One that reads
     /// words in their context cannot. It is asked for the request and for each tool that is returned, under no
     /// deadline, and should take no longer than embedding such a text takes.
     fn word_vectors(&self, role: Role, text: &str) -> Option<WordVectors> {

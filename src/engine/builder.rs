@@ -109,7 +109,7 @@ impl EngineBuilder {
     /// # Errors
     ///
     /// [`IndexError`] when the model fails on a tool, or two skills have one name. A cache that cannot be used is no
-    /// error; see [`IndexStats::cache`](crate::IndexStats::cache).
+    /// error; see [`IndexStats::cache`](crate::engine::IndexStats::cache).
     pub fn build(self) -> Result<Engine, IndexError> {
         let embedders: Vec<Arc<dyn Embedder>> = match self.model {
             Model::Static => vec![StaticEmbedder::shared()?],

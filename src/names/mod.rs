@@ -9,7 +9,7 @@
 mod advertising;
 mod error;
 mod prompt;
-mod skills;
+pub mod skills;
 
 use std::collections::BTreeSet;
 
@@ -17,9 +17,9 @@ use foldhash::{HashMap, HashMapExt, HashSet};
 use serde::Serialize;
 
 pub use advertising::{Advertised, Advertising};
-pub use error::{AdvertisingError, SkillError, SkillFault};
-pub use prompt::{skills_section, tools_section};
-pub use skills::{AllowedTool, Skill, SkillFolder, SkillReport, SkillTool, ToolMeaning};
+pub use error::AdvertisingError;
+pub use prompt::tools_section;
+pub(crate) use skills::{Skill, SkillError, SkillFolder, SkillReport, ToolMeaning};
 
 use crate::catalog::spelling::normalise;
 use crate::catalog::{Catalog, is_reserved};

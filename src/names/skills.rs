@@ -13,11 +13,12 @@ use std::path::Path;
 
 use serde::Serialize;
 
-pub use discovery::SkillFolder;
+pub use self::discovery::SkillFolder;
+pub use super::error::{SkillError, SkillFault};
+pub use super::prompt::skills_section;
 
 use super::{NameTable, Resolution, ResolvedVia};
 use crate::catalog::Catalog;
-use crate::names::SkillError;
 use crate::ranking::ToolId;
 
 /// A skill: what its `SKILL.md` says.

@@ -44,7 +44,7 @@ type Key = [u8; 32];
 
 /// Reranks by asking a language model, in the format of OpenAI Chat Completions, Anthropic or Ollama.
 ///
-/// Guard it with a [`CircuitBreaker`](crate::CircuitBreaker), so that a model that is away costs no more than its first
+/// Guard it with a [`CircuitBreaker`](crate::rerank::CircuitBreaker), so that a model that is away costs no more than its first
 /// failures.
 pub struct LlmReranker {
     name: String,

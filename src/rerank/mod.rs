@@ -1,7 +1,7 @@
 //! The `Reranker` seam: a second look at the best few candidates, by something that reads request and tool together.
 //!
 //! A reranker is asynchronous and foreign: it may be slow, hang, block, fail or lie. It runs under the deadline of the
-//! pick as a [`Scorer`](crate::Scorer) does, and its answer is a permutation of what it was shown or nothing: it names
+//! pick as a [`Scorer`](crate::scorer::Scorer) does, and its answer is a permutation of what it was shown or nothing: it names
 //! candidates by their place, each exactly once, with a number. Whatever else it says leaves the prior order as it was.
 //! So no reranker can bring back a tool, lose one, or touch what lies behind its window.
 

@@ -96,7 +96,7 @@ pub struct SemanticEvidence {
     /// Identity of the embedding model.
     pub model: String,
     /// The words of the request that bring the tool nearest, at most 4, the weightiest first; none where the model
-    /// cannot tell ([`Embedder::word_vectors`](crate::Embedder::word_vectors)).
+    /// cannot tell ([`Embedder::word_vectors`](crate::embed::Embedder::word_vectors)).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<WordEvidence>,
 }

@@ -1,9 +1,8 @@
 //! Who may take a name: conflicts, sources without trust, the operator's aliases, and names that look like others.
 
-use picktools::{
-    Alias, Catalog, CatalogError, CatalogOptions, Conflicts, Engine, NameTable, OperatorAliases, PickOptions,
-    Resolution, ResolvedVia, Tool, pick_tools,
-};
+use picktools::catalog::{Alias, CatalogError, Conflicts, OperatorAliases};
+use picktools::names::{NameTable, Resolution, ResolvedVia};
+use picktools::{Catalog, CatalogOptions, Engine, PickOptions, Tool, pick_tools};
 use serde_json::{Value, json};
 
 use crate::support::{ids, pick, tool};

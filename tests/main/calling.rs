@@ -4,11 +4,14 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use picktools::{
-    ApprovalError, ApprovalQueue, Arguments, CallError, Catalog, CatalogError, Hydrated, Hydrator, MAX_ARGUMENT_BYTES,
-    NoSchemaMode, Provider, Repair, RepairError, RepairFuture, RepairRequest, Repairer, ResolvedVia, Tool, ToolCall,
-    TranslateOptions, ValidCall, translate,
+use picktools::call::{
+    ApprovalError, ApprovalQueue, CallError, Hydrated, MAX_ARGUMENT_BYTES, Repair, RepairError, RepairFuture,
+    RepairRequest, Repairer, ValidCall,
 };
+use picktools::catalog::{CatalogError, NoSchemaMode};
+use picktools::names::ResolvedVia;
+use picktools::provider::{Arguments, ToolCall, TranslateOptions};
+use picktools::{Catalog, Hydrator, Provider, Tool, translate};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

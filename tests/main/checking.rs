@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use picktools::{CatalogOptions, CheckReport, Position, Severity};
+use picktools::CatalogOptions;
+use picktools::catalog::Position;
+use picktools::check::{CheckReport, Severity};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

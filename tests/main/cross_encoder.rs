@@ -5,7 +5,8 @@ use std::fs;
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
-use picktools::{CrossEncoder, Engine, PickOptions, Query, Rerank, RerankError, RerankScore, Reranker, Tool};
+use picktools::rerank::{CrossEncoder, Rerank, RerankError, RerankScore, Reranker};
+use picktools::{Engine, PickOptions, Query, Tool};
 
 use crate::minilm::{models, options};
 use crate::support::{catalog, fixture, ids, pick, tool};

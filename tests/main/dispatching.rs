@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use picktools::{
-    Alias, CallError, EndpointOptions, Hydrated, Provider, ProviderClient, Tool, ToolCallError, ToolCallOptions,
-    ToolCalls, tool_call,
-};
+use picktools::call::{CallError, Hydrated, ToolCallError, ToolCallOptions, ToolCalls};
+use picktools::catalog::Alias;
+use picktools::client::{EndpointOptions, ProviderClient};
+use picktools::{Provider, Tool, tool_call};
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};

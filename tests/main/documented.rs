@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use picktools::{
-    Advertising, Arguments, CallError, Catalog, CatalogOptions, Conflicts, Hydrated, NameTable, NoSchemaMode,
-    PickOptions, Provider, Resolution, ResolvedVia, Skill, SkillReport, Tool, ToolCall, TranslateOptions, Translation,
-    ValidCall, pick_tools, skills_section, tools_section, translate,
-};
+use picktools::call::{CallError, Hydrated, ValidCall};
+use picktools::catalog::{Conflicts, NoSchemaMode};
+use picktools::names::{Advertising, NameTable, Resolution, ResolvedVia, tools_section};
+use picktools::provider::{Arguments, ToolCall, TranslateOptions, Translation};
+use picktools::skills::{Skill, SkillReport, skills_section};
+use picktools::{Catalog, CatalogOptions, PickOptions, Provider, Tool, pick_tools, translate};
 use serde_json::{Value, json};
 
 use crate::support::{fixture, hydrator_of};
@@ -159,7 +160,7 @@ fn each_alias_can_be_a_definition_of_its_own_which_costs() {
     assert!(bash.1.contains("terminalRun") && bash.1.contains("Run a command"), "{}", bash.1);
     assert_eq!(expanded.names["bash"], expanded.names["terminalRun"]);
     #[cfg(feature = "tokens")]
-    for tokenizer in [picktools::Tokenizer::O200k, picktools::Tokenizer::Cl100k] {
+    for tokenizer in [picktools::provider::Tokenizer::O200k, picktools::provider::Tokenizer::Cl100k] {
         let canonical = shown(&catalog, Provider::OpenAiChat, Advertising::Canonical).tokens(tokenizer);
         assert!(expanded.tokens(tokenizer) > 3 * canonical, "{canonical}");
     }

@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use picktools::{
-    Access, Advertising, Arguments, CallError, Fusion, Hydrator, MAX_LISTED_INELIGIBLE, Mode, PickOptions, Provider,
-    Query, Score, ScoreFuture, Scorer, Tool, ToolCall, TranslateOptions, translate,
-};
+use picktools::access::MAX_LISTED_INELIGIBLE;
+use picktools::call::CallError;
+use picktools::names::Advertising;
+use picktools::options::Fusion;
+use picktools::provider::{Arguments, ToolCall, TranslateOptions};
+use picktools::scorer::{Score, ScoreFuture, Scorer};
+use picktools::{Access, Hydrator, Mode, PickOptions, Provider, Query, Tool, translate};
 use serde_json::{Value, json};
 
 use crate::support::{WORKPLACE, catalog, engine, fixture, ids, pick, public_ids, scored_by, set, tool};

@@ -5,9 +5,11 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use picktools::{
-    EmbedError, Embedder, EndpointEmbedder, EndpointOptions, Engine, IndexError, PickOptions, Role, Stage,
-};
+use picktools::client::EndpointOptions;
+use picktools::embed::{EmbedError, Embedder, EndpointEmbedder, Role};
+use picktools::engine::IndexError;
+use picktools::selection::Stage;
+use picktools::{Engine, PickOptions};
 use serde_json::{Value, json};
 
 use crate::semantic::fake_vector;

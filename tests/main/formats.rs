@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use picktools::{Catalog, CatalogError, CatalogFault, MAX_SCHEMA_DEPTH, NoSchemaMode, Position, ThreatLevel, Tool};
+use picktools::catalog::{CatalogError, CatalogFault, MAX_SCHEMA_DEPTH, NoSchemaMode, Position, ThreatLevel};
+use picktools::{Catalog, Tool};
 use serde_json::{Value, json};
 
 use crate::support::{catalog, fixture, set, tool};

@@ -1,8 +1,9 @@
 //! What was said and called before a request: transcripts, tools in use, and what goes with them.
 
-use picktools::{
-    Choice, DropReason, Engine, Fusion, MAX_IN_USE, PickOptions, Query, Selection, Sequences, Stage, StageStatus,
-};
+use picktools::options::{Choice, Fusion, MAX_IN_USE};
+use picktools::selection::{DropReason, Stage, StageStatus};
+use picktools::sequences::Sequences;
+use picktools::{Engine, PickOptions, Query, Selection};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -157,7 +158,7 @@ fn the_latest_tools_in_use_stay_and_a_shared_name_means_all() {
 fn the_token_budget_covers_tools_in_use_and_serves_them_first() {
     let options = PickOptions {
         in_use: vec!["terminal/terminalRun".into()],
-        token_budget: Some(picktools::TokenBudget::new(200)),
+        token_budget: Some(picktools::options::TokenBudget::new(200)),
         ..PickOptions::default()
     };
     let selection = pick(&WORKPLACE, "what is the weather in Oslo", &options);

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use picktools::{
-    Access, CircuitBreaker, EndpointOptions, Engine, LlmReranker, PickOptions, Provider, ProviderClient, Query, Rerank,
-    RerankError, Selection, Stage, StageStatus, Tool,
-};
+use picktools::client::{EndpointOptions, ProviderClient};
+use picktools::rerank::{CircuitBreaker, LlmReranker, Rerank, RerankError};
+use picktools::selection::{Stage, StageStatus};
+use picktools::{Access, Engine, PickOptions, Provider, Query, Selection, Tool};
 use serde_json::{Value, json};
 
 use crate::server::{Asked, Reply, Server};

@@ -5,7 +5,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use std::{env, fs};
 
-use picktools::{EmbedError, Embedder, Engine, FastEmbedder, Mode, OnnxOptions, PickOptions, Role, Selection};
+use picktools::embed::{EmbedError, Embedder, FastEmbedder, OnnxOptions, Role};
+use picktools::{Engine, Mode, PickOptions, Selection};
 
 use crate::support::{ids, in_mode, pick, root, workplace};
 
@@ -199,7 +200,7 @@ fn a_known_model_that_cannot_be_fetched_says_what_to_do() {
 #[test]
 fn minilm_is_no_tuned_model() {
     let error =
-        picktools::TunedEmbedder::from_file(models().join("minilm/model.onnx")).expect_err("it is another kind");
+        picktools::embed::TunedEmbedder::from_file(models().join("minilm/model.onnx")).expect_err("it is another kind");
     assert!(matches!(error, EmbedError::Load { .. }), "{error}");
     assert!(error.to_string().contains("not a model of this kind"), "{error}");
 }

@@ -6,11 +6,12 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::Duration;
 
+use picktools::access::AccessError;
 use picktools::eval::QuerySet;
-use picktools::{
-    Access, AccessError, Catalog, Choice, DropReason, Engine, Fusion, MAX_QUERY_BYTES, Mode, PickError, PickOptions,
-    Query, Selection, Stage, StageStatus, Tool,
-};
+use picktools::options::{Choice, Fusion};
+use picktools::query::MAX_QUERY_BYTES;
+use picktools::selection::{DropReason, Stage, StageStatus};
+use picktools::{Access, Catalog, Engine, Mode, PickError, PickOptions, Query, Selection, Tool};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
-use picktools::{
-    Access, CircuitBreaker, Engine, PickError, PickOptions, Query, Rerank, RerankError, RerankFuture, RerankScore,
-    Reranker, Selection, Stage, StageStatus, Tool,
-};
+use picktools::rerank::{CircuitBreaker, Rerank, RerankError, RerankFuture, RerankScore, Reranker};
+use picktools::selection::{Stage, StageStatus};
+use picktools::{Access, Engine, PickError, PickOptions, Query, Selection, Tool};
 use proptest::prelude::*;
 
 use crate::support::{ids, pick, workplace};

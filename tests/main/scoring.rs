@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use picktools::{
-    Access, BuiltInScorer, Engine, Mode, PickError, PickOptions, Query, Score, ScoreFuture, Scorer, ScorerError,
-    Selection, Stage, StageStatus, Tool, per_tool, pick_tools,
-};
+use picktools::engine::BuiltInScorer;
+use picktools::scorer::{Score, ScoreFuture, Scorer, ScorerError, per_tool};
+use picktools::selection::{Stage, StageStatus};
+use picktools::{Access, Engine, Mode, PickError, PickOptions, Query, Selection, Tool, pick_tools};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 

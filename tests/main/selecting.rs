@@ -1,6 +1,8 @@
 //! Picks as a set: the parts of a request, tools that are offered twice, and tools that need others.
 
-use picktools::{Choice, DropReason, Engine, PickError, PickOptions, Query, TokenBudget, Tool};
+use picktools::options::{Choice, TokenBudget};
+use picktools::selection::DropReason;
+use picktools::{Engine, PickError, PickOptions, Query, Tool};
 
 use crate::support::{catalog, engine, ids, pick, tool};
 
@@ -159,7 +161,9 @@ fn a_build_that_counts_no_tokens_says_so() {
 mod budget {
     use std::sync::Arc;
 
-    use picktools::{Advertising, Detail, Pick, Provider, Selection, Tokenizer, TranslateOptions, translate};
+    use picktools::names::Advertising;
+    use picktools::provider::{Detail, Tokenizer, TranslateOptions};
+    use picktools::{Pick, Provider, Selection, translate};
     use proptest::prelude::*;
     use serde_json::{Value, json};
 

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use picktools::{
-    CacheStatus, EmbedError, Embedder, Engine, IndexError, Mode, ModelKind, PickError, PickOptions, Role, Selection,
-    Stage, StageStatus,
-};
+use picktools::embed::{CacheStatus, EmbedError, Embedder, ModelKind, Role};
+use picktools::engine::IndexError;
+use picktools::selection::{Stage, StageStatus};
+use picktools::{Engine, Mode, PickError, PickOptions, Selection};
 
 use crate::support::{KEYWORDS, WORKPLACE, catalog, files, ids, in_mode, pick, public_ids, scored_by, tool, workplace};
 
@@ -355,7 +355,7 @@ fn unless_told_otherwise_the_static_model_ranks_too() {
 #[test]
 fn the_static_model_keeps_nothing_on_disk() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
-    let model = picktools::StaticEmbedder::shared().expect("the model is sound");
+    let model = picktools::embed::StaticEmbedder::shared().expect("the model is sound");
     for builder in [Engine::builder(workplace()), Engine::builder(workplace()).embedder(model)] {
         let engine = builder.cache_dir(temporary.path()).build().expect("the model needs nothing");
         assert_eq!(engine.stats().cache, None);

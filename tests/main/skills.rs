@@ -5,11 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use picktools::{
-    Access, Catalog, EmbedError, Embedder, Engine, Fusion, IndexError, Mode, NameTable, PickOptions, ResolvedVia, Role,
-    Score, Selection, Skill, SkillError, SkillFolder, SkillReport, Stage, StageStatus, StaticEmbedder, ToolMeaning,
-    per_tool, skills_section, tools_section,
-};
+use picktools::embed::{EmbedError, Embedder, Role, StaticEmbedder};
+use picktools::engine::IndexError;
+use picktools::names::{NameTable, ResolvedVia, tools_section};
+use picktools::options::Fusion;
+use picktools::scorer::{Score, per_tool};
+use picktools::selection::{Stage, StageStatus};
+use picktools::skills::{Skill, SkillError, SkillFolder, SkillReport, ToolMeaning, skills_section};
+use picktools::{Access, Catalog, Engine, Mode, PickOptions, Selection};
 use tempfile::tempdir;
 
 use crate::support::{WORKPLACE, fixture, ids, in_mode, pick, workplace};

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
-use picktools::{Access, Catalog, Engine, Hydrator, Mode, PickOptions, Query, Scorer, Selection, Tool};
+use picktools::scorer::Scorer;
+use picktools::{Access, Catalog, Engine, Hydrator, Mode, PickOptions, Query, Selection, Tool};
 
 /// The engine over the fixture catalog, as it is built where nothing else is said.
 pub(crate) static WORKPLACE: LazyLock<Engine> = LazyLock::new(|| engine(workplace()));

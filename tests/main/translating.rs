@@ -5,7 +5,9 @@ mod samples;
 
 use std::sync::Arc;
 
-use picktools::{Advertising, Catalog, ChangeCode, Provider, Tool, TranslateError, TranslateOptions, translate};
+use picktools::names::Advertising;
+use picktools::provider::{ChangeCode, TranslateError, TranslateOptions};
+use picktools::{Catalog, Provider, Tool, translate};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -53,7 +55,7 @@ fn a_call_of_every_definition_leads_back_to_its_tool_and_validates() {
                 assert_eq!(translation.names[shown], tool.id);
                 let Some(schema) = &tool.parameters else { continue };
                 // Merged alternatives say in words which arguments go together.
-                let in_words = |change: &picktools::Change| {
+                let in_words = |change: &picktools::provider::Change| {
                     change.code == ChangeCode::AlternativesMerged && change.tool.as_ref() == Some(&tool.id)
                 };
                 if translation.changes.iter().any(in_words) {
@@ -140,7 +142,7 @@ fn a_skill_s_names_are_shown_and_lead_back() {
     let mut run = tool("", "terminalRun", "Runs a command.");
     run.source = None;
     run.id = "terminalRun".into();
-    run.aliases = vec![picktools::Alias { name: "bash".into(), deprecated: false }];
+    run.aliases = vec![picktools::catalog::Alias { name: "bash".into(), deprecated: false }];
     let catalog = catalog([run]);
     let advertising = Advertising::PrimaryAlias;
     let options = TranslateOptions { advertising, ..TranslateOptions::default() };
@@ -170,9 +172,9 @@ fn definitions_can_be_deferred_where_the_provider_searches_them() {
         let error = translate(&tools, provider, &options).expect_err("there is no such thing");
         assert_eq!(error, TranslateError::NoDeferredLoading { provider: provider.name() });
     }
-    let found = picktools::tool_references(Provider::Anthropic, ["go"]).expect("Anthropic has them");
+    let found = picktools::provider::tool_references(Provider::Anthropic, ["go"]).expect("Anthropic has them");
     assert_eq!(found, json!([{"type": "tool_reference", "tool_name": "go"}]));
-    assert!(picktools::tool_references(Provider::OpenAiResponses, ["go"]).is_err());
+    assert!(picktools::provider::tool_references(Provider::OpenAiResponses, ["go"]).is_err());
 }
 
 #[test]

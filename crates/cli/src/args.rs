@@ -9,10 +9,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::models::known::{self, STATIC, TUNED};
 use super::output;
-use picktools::{
-    Access, Catalog, CatalogOptions, Choice, Conflicts, DEFAULT_RRF_K, EmbedError, Embedder, Engine, EngineBuilder,
-    Fusion, Mode, OperatorAliases, PickOptions, Reranker, Role, Sequences, Skill,
-};
+use picktools::catalog::{Conflicts, OperatorAliases};
+use picktools::embed::{EmbedError, Embedder, Role};
+use picktools::options::{Choice, DEFAULT_RRF_K, Fusion};
+use picktools::rerank::Reranker;
+use picktools::sequences::Sequences;
+use picktools::skills::Skill;
+use picktools::{Access, Catalog, CatalogOptions, Engine, EngineBuilder, Mode, PickOptions};
 
 /// Which retrievers rank.
 #[derive(Clone, Copy, ValueEnum)]
@@ -278,7 +281,7 @@ impl RankingArgs {
     /// Opens the model whatever the mode, and after it the static one where that is another.
     pub(super) fn open_models(&self) -> anyhow::Result<Vec<Model>> {
         let named = self.model.open_as(ModeArg::Hybrid)?;
-        let shared = picktools::StaticEmbedder::shared()?;
+        let shared = picktools::embed::StaticEmbedder::shared()?;
         let is_other = named.identity() != Some(shared.identity());
         let cache_dir = named.cache_dir.clone();
         let shared = Model { name: STATIC.to_owned(), embedder: Some(shared), cache_dir };
@@ -297,7 +300,7 @@ impl ModelArgs {
         let embedder = match (mode, &self.embed_url, model) {
             (ModeArg::Keyword, ..) => None,
             (_, Some(url), _) => Some(self.endpoint(url)?),
-            (_, None, STATIC) => Some(picktools::StaticEmbedder::shared()? as Arc<dyn Embedder>),
+            (_, None, STATIC) => Some(picktools::embed::StaticEmbedder::shared()? as Arc<dyn Embedder>),
             (_, None, TUNED) => Some(self.folders.tuned()?),
             (_, None, model) if is_file_of(model, "onnx") => Some(tuned_file(model)?),
             (_, None, model) if is_file_of(model, "bin") => Some(static_file(model)?),
@@ -311,12 +314,12 @@ impl ModelArgs {
         let Some(model) = &self.model else {
             anyhow::bail!("--embed-url needs --model NAME: the model to ask that endpoint for");
         };
-        let options = picktools::EndpointOptions {
+        let options = picktools::client::EndpointOptions {
             api_key: api_key()?,
             proxy_from_env: true,
-            ..picktools::EndpointOptions::default()
+            ..picktools::client::EndpointOptions::default()
         };
-        Ok(Arc::new(picktools::EndpointEmbedder::open(url, model, &options)?))
+        Ok(Arc::new(picktools::embed::EndpointEmbedder::open(url, model, &options)?))
     }
 
     #[cfg(not(feature = "endpoint"))]
@@ -357,9 +360,9 @@ impl FolderArgs {
     pub(super) fn embedder(&self, model: &str) -> anyhow::Result<Arc<dyn Embedder>> {
         let options = self.onnx_options();
         let embedder = if Path::new(model).is_dir() {
-            picktools::FastEmbedder::from_folder(model, &options)
+            picktools::embed::FastEmbedder::from_folder(model, &options)
         } else {
-            picktools::FastEmbedder::from_name(model, &options)
+            picktools::embed::FastEmbedder::from_name(model, &options)
         };
         Ok(Arc::new(embedder.map_err(known::with_own_names)?))
     }
@@ -369,9 +372,9 @@ impl FolderArgs {
     pub(super) fn cross_encoder(&self, model: &str) -> anyhow::Result<Arc<dyn Reranker>> {
         let options = self.onnx_options();
         let reranker = if Path::new(model).is_dir() {
-            picktools::CrossEncoder::from_folder(model, &options)
+            picktools::rerank::CrossEncoder::from_folder(model, &options)
         } else {
-            picktools::CrossEncoder::from_name(model, &options)
+            picktools::rerank::CrossEncoder::from_name(model, &options)
         };
         Ok(Arc::new(reranker?))
     }
@@ -382,8 +385,8 @@ impl FolderArgs {
     }
 
     #[cfg(feature = "fastembed")]
-    fn onnx_options(&self) -> picktools::OnnxOptions {
-        picktools::OnnxOptions {
+    fn onnx_options(&self) -> picktools::embed::OnnxOptions {
+        picktools::embed::OnnxOptions {
             runtime: self.onnx_runtime.clone().filter(|path| !path.as_os_str().is_empty()),
             models_dir: self.models_dir(),
             show_download_progress: true,
@@ -408,12 +411,12 @@ fn is_file_of(model: &str, kind: &str) -> bool {
 }
 
 fn static_file(path: &str) -> anyhow::Result<Arc<dyn Embedder>> {
-    Ok(Arc::new(picktools::StaticEmbedder::from_file(path)?))
+    Ok(Arc::new(picktools::embed::StaticEmbedder::from_file(path)?))
 }
 
 #[cfg(feature = "tuned")]
 fn tuned_file(path: &str) -> anyhow::Result<Arc<dyn Embedder>> {
-    Ok(Arc::new(picktools::TunedEmbedder::from_file(path)?))
+    Ok(Arc::new(picktools::embed::TunedEmbedder::from_file(path)?))
 }
 
 #[cfg(not(feature = "tuned"))]

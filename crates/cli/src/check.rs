@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 
 use super::args::CatalogArgs;
 use super::output;
-use picktools::{CatalogOptions, CheckReport, Conflicts, Finding, Position, Severity, SkillFolder};
+use picktools::CatalogOptions;
+use picktools::catalog::{Conflicts, Position};
+use picktools::check::{CheckReport, Finding, Severity};
+use picktools::skills::SkillFolder;
 
 #[derive(Args)]
 pub(super) struct CheckCommand {

@@ -27,7 +27,8 @@ use picktools::eval::{
     Abstention, Calibration, CompareOptions, Comparison, ConfigurationReport, EvalReport, Latency, Measure,
     MeasureKind, PerQuery, Qrels, QuerySet, Run, SetReport, check_writable, compare, evaluate, write_atomically,
 };
-use picktools::{Catalog, Engine, PickOptions, Reranker};
+use picktools::rerank::Reranker;
+use picktools::{Catalog, Engine, PickOptions};
 
 /// The standard measures reach down to this place, so at least as many tools are picked.
 const STANDARD_DEPTH: usize = 10;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::output;
-use picktools::{Engine, PickOptions, Sequences};
+use picktools::sequences::Sequences;
+use picktools::{Engine, PickOptions};
 
 #[derive(Args)]
 pub(super) struct HistoryArgs {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::args::{CatalogArgs, ModelArgs};
 use super::output;
-use picktools::IndexStats;
+use picktools::engine::IndexStats;
 
 #[derive(Args)]
 pub(super) struct IndexCommand {

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use picktools::EmbedError;
+use picktools::embed::EmbedError;
 use serde::Serialize;
 
 /// Writes an answer to standard output.

@@ -14,11 +14,15 @@ use super::history::HistoryArgs;
 use super::output;
 use super::rerank::RerankArgs;
 use super::translate::{ViewArgs, definitions};
-use picktools::{
-    CalledTogether, Definition, Field, Fusion, IneligibleTool, PickOptions, PriorEvidence, Provenance, Provider, Query,
-    RerankEvidence, RerankReport, Selection, Skill, SkillFolder, SkillPick, TokenBudget, TokenReport, TranslateOptions,
-    Translation, WordEvidence, skills_section, tools_section,
+use picktools::names::tools_section;
+use picktools::options::{Fusion, TokenBudget};
+use picktools::provider::{TranslateOptions, Translation};
+use picktools::selection::{
+    CalledTogether, Definition, Field, IneligibleTool, PriorEvidence, Provenance, RerankEvidence, RerankReport,
+    SkillPick, TokenReport, WordEvidence,
 };
+use picktools::skills::{Skill, SkillFolder, skills_section};
+use picktools::{PickOptions, Provider, Query, Selection};
 
 /// How much is shown of a name that no tool has.
 const SHOWN_CHARS: usize = 80;
@@ -220,7 +224,7 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
 }
 
 fn reasons(tool: &IneligibleTool) -> String {
-    let reasons: Vec<String> = tool.reasons.iter().map(picktools::IneligibleReason::describe).collect();
+    let reasons: Vec<String> = tool.reasons.iter().map(picktools::access::IneligibleReason::describe).collect();
     reasons.join("; ")
 }
 

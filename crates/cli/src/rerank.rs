@@ -9,7 +9,8 @@ use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 
 use super::args::FolderArgs;
-use picktools::{PickOptions, Provider, Rerank, Reranker};
+use picktools::rerank::{Rerank, Reranker};
+use picktools::{PickOptions, Provider};
 
 /// What reranks, and when.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -105,15 +106,17 @@ impl RerankArgs {
 
     #[cfg(feature = "llm")]
     fn language_model(&self, url: &str, model: &str, extra: Map<String, Value>) -> anyhow::Result<Arc<dyn Reranker>> {
-        let options = picktools::EndpointOptions {
+        let options = picktools::client::EndpointOptions {
             api_key: api_key(self.llm_provider)?,
             // The pick, or the reranker, says how long.
             timeout: Duration::from_secs(3600),
             proxy_from_env: true,
         };
-        let client = picktools::ProviderClient::new(self.llm_provider, url, &options)?;
-        let reranker = picktools::LlmReranker::new(client, model)?.extra(extra);
-        Ok(Arc::new(picktools::CircuitBreaker::new(reranker.timeout(Duration::from_millis(self.llm_timeout_ms)))))
+        let client = picktools::client::ProviderClient::new(self.llm_provider, url, &options)?;
+        let reranker = picktools::rerank::LlmReranker::new(client, model)?.extra(extra);
+        Ok(Arc::new(picktools::rerank::CircuitBreaker::new(
+            reranker.timeout(Duration::from_millis(self.llm_timeout_ms)),
+        )))
     }
 
     #[cfg(not(feature = "llm"))]

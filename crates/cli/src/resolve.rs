@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::args::CatalogArgs;
 use super::output;
-use picktools::{NameTable, ToolMeaning};
+use picktools::names::NameTable;
+use picktools::skills::ToolMeaning;
 
 #[derive(Args)]
 pub(super) struct ResolveCommand {

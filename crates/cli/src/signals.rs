@@ -7,8 +7,9 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::args::progress_bar;
+use picktools::engine::Retriever;
 use picktools::eval::{QuerySet, write_atomically};
-use picktools::{Engine, PickOptions, Retriever};
+use picktools::{Engine, PickOptions};
 
 /// Writes to `folder`: `RETRIEVER.npy` with a score for each query and tool, `ceiling.npy` with the largest keyword score
 /// that each query could give where the mode has keywords, and `ids.json` with the ids of the tools and of the queries.

@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use super::args::{CatalogArgs, read_input};
 use super::output;
-use picktools::{
-    Advertising, Catalog, Change, Pick, Provider, Selection, Tool, TranslateOptions, Translation, translate,
-};
+use picktools::names::Advertising;
+use picktools::provider::{Change, TranslateOptions, Translation};
+use picktools::{Catalog, Pick, Provider, Selection, Tool, translate};
 
 #[derive(Args)]
 pub(super) struct TranslateCommand {
@@ -172,7 +172,7 @@ impl TranslateCommand {
 
 #[cfg(feature = "tokens")]
 fn count(translation: &Translation) -> Option<Tokens> {
-    use picktools::Tokenizer;
+    use picktools::provider::Tokenizer;
     Some(Tokens {
         o200k_base: translation.tokens(Tokenizer::O200k),
         cl100k_base: translation.tokens(Tokenizer::Cl100k),

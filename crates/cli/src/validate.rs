@@ -12,10 +12,10 @@ use serde_json::value::RawValue;
 use super::args::{AccessArgs, CatalogArgs, read_input};
 use super::output;
 use super::translate::ViewArgs;
-use picktools::{
-    Arguments, CallError, CallStream, EventReader, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, Provider, ResolvedVia,
-    ToolCall, ValidCall, translate,
-};
+use picktools::call::{CallError, Hydrated, MAX_ARGUMENT_BYTES, ValidCall};
+use picktools::names::ResolvedVia;
+use picktools::provider::{Arguments, CallStream, EventReader, ToolCall};
+use picktools::{Hydrator, Provider, translate};
 
 #[derive(Args)]
 pub(super) struct ValidateCommand {

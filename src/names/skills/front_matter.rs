@@ -6,9 +6,9 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
+use super::SkillFault;
 use super::{AllowedTool, Skill};
 use crate::excerpt::cut;
-use crate::names::SkillFault;
 
 /// The most characters of a name, as the specification has it.
 const MAX_NAME_CHARS: usize = 64;

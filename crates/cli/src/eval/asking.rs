@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use super::super::args::progress_bar;
 use super::super::output;
 use picktools::eval::{Qrels, QuerySet, Run, RunEntry};
-use picktools::{Engine, Fusion, PickOptions};
+use picktools::options::Fusion;
+use picktools::{Engine, PickOptions};
 
 /// What an engine answered to the queries of a set.
 pub(super) struct Answers {

@@ -1,7 +1,8 @@
 //! Which ways of ranking are evaluated.
 
 use super::super::args::{Model, RankingArgs};
-use picktools::{DEFAULT_RRF_K, Fusion, Mode, PickOptions};
+use picktools::options::{DEFAULT_RRF_K, Fusion};
+use picktools::{Mode, PickOptions};
 
 /// What is evaluated on every set.
 pub(super) struct Plan {

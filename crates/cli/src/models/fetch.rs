@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-use picktools::EmbedError;
+use picktools::embed::EmbedError;
 use picktools::store::Staged;
 
 const CHECK_SOURCE: &str = "name another URL or file with --from";

@@ -13,10 +13,10 @@ use serde::Serialize;
 #[cfg(feature = "tuned")]
 use super::fetch::{self, Limits, Wanted};
 #[cfg(feature = "tuned")]
-use picktools::TunedEmbedder;
-use picktools::{EmbedError, Embedder, StaticEmbedder};
+use picktools::embed::TunedEmbedder;
+use picktools::embed::{EmbedError, Embedder, StaticEmbedder};
 #[cfg(feature = "fastembed")]
-use picktools::{FastEmbedder, HubModel};
+use picktools::embed::{FastEmbedder, HubModel};
 
 /// The table of token vectors inside the program.
 pub(in super::super) const STATIC: &str = "static";

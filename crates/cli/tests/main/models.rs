@@ -106,7 +106,7 @@ fn a_fetched_model_is_listed_with_its_place_and_size() {
 /// Returns `true` if the program was built with the tuned model inside, as from the repository.
 #[cfg(feature = "tuned")]
 fn tuned_is_inside() -> bool {
-    picktools::TunedEmbedder::built_in_size().is_some()
+    picktools::embed::TunedEmbedder::built_in_size().is_some()
 }
 
 /// The tuned model, in a program that has it inside.
