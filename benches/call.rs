@@ -16,7 +16,7 @@ use serde_json::json;
 
 fn catalog() -> Catalog {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/catalogs/workplace");
-    Catalog::open(fixture).expect("the fixture is sound")
+    Catalog::open(fixture).expect("the fixture is valid")
 }
 
 fn hydrate(criterion: &mut Criterion) {

@@ -145,7 +145,7 @@ fn named_tool(engine: &Engine) -> &str {
     &engine.catalog().tools()[engine.catalog().len() / 2].name
 }
 
-/// A name as it is written, and one in another writing.
+/// A name as it is written, and one in a variant spelling.
 fn resolve(criterion: &mut Criterion) {
     let catalog = catalog(10_000, false);
     let table = NameTable::new(&catalog);
@@ -160,10 +160,10 @@ fn resolve(criterion: &mut Criterion) {
 /// The models that are there, by name.
 fn models() -> Vec<(&'static str, Arc<dyn Embedder>)> {
     let mut models: Vec<(&str, Arc<dyn Embedder>)> =
-        vec![("static", StaticEmbedder::shared().expect("the model is sound"))];
+        vec![("static", StaticEmbedder::shared().expect("the model is valid"))];
     #[cfg(feature = "tuned")]
     match picktools::embed::TunedEmbedder::shared() {
-        Some(model) => models.push(("tuned", model.expect("the model is sound"))),
+        Some(model) => models.push(("tuned", model.expect("the model is valid"))),
         None => left_out("tuned", "this program was built without it"),
     }
     match minilm() {
@@ -206,7 +206,7 @@ fn embed(criterion: &mut Criterion) {
     group.finish();
 
     let catalog = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/catalogs/workplace");
-    let catalog = Catalog::open(catalog).expect("the fixture catalog is sound");
+    let catalog = Catalog::open(catalog).expect("the fixture catalog is valid");
     let texts: Vec<&str> = catalog.tools().iter().map(|tool| tool.description.as_str()).cycle().take(1_000).collect();
     let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread can be started");
     let mut group = criterion.benchmark_group("embed/1000_tools");
@@ -280,7 +280,7 @@ fn silent_model() -> Arc<dyn Reranker> {
         }
     });
     let client = ProviderClient::new(Provider::OpenAiChat, &url, &EndpointOptions::default());
-    let model = LlmReranker::new(client.expect("the URL is sound"), "silent").expect("it has a name");
+    let model = LlmReranker::new(client.expect("the URL is valid"), "silent").expect("it has a name");
     Arc::new(model.max_concurrent(64))
 }
 

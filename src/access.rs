@@ -1,7 +1,7 @@
 //! Who may see and run what: the one decision that picking and calling share.
 //!
-//! An [`Access`] says who asks. [`Access::verdict`] holds it against one tool's policy data. Catalogs have many tools and few
-//! different policies, so [`PolicyTable`] groups tools of equal policy once, and a decision is made once per group instead of
+//! An [`Access`] says who asks. It is held against each tool's policy data. Catalogs have many tools and few
+//! different policies, so tools of equal policy are grouped once, and a decision is made once per group instead of
 //! once per tool. What a caller excludes by name, has no quota left for, or keeps in quarantine is added tool by tool. An
 //! ineligible tool is never scored, uses up no depth, is not accepted as a call, and is reported with every reason that
 //! applies to it.
@@ -129,7 +129,7 @@ pub struct Access {
 #[non_exhaustive]
 pub enum AccessError {
     /// A field names a tool that the catalog does not have.
-    #[error("{field} names {name:?}, which is no tool of the catalog{}; check the name, or write source/name",
+    #[error("{field} names {name:?}, which is not a tool of the catalog{}; check the name, or write source/name",
         suggestion.as_ref().map(|s| format!(" (did you mean {s:?}?)")).unwrap_or_default())]
     UnknownTool {
         /// The field.

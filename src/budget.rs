@@ -1,7 +1,7 @@
 //! Definitions within a budget of tokens.
 //!
 //! Each tool can be shown in three levels of [`Detail`], and each level costs tokens. Which tool gets which is a knapsack
-//! problem with one choice a tool; it is filled by the value that a step to a higher level adds for each token, and the
+//! problem with one choice per tool; it is filled by the value that a step to a higher level adds for each token, and the
 //! value of a tool is its score. That, or the best tools first as richly as they fit, whichever is worth more.
 //!
 //! Costs are those of a definition by itself, and are kept. Together definitions may cost more, for their names may have to

@@ -124,7 +124,7 @@ impl Engine {
     /// # Errors
     ///
     /// [`PickError`] when an option makes no sense or names an unknown tool, or the index fails. What goes wrong
-    /// with models, scorers and time is no error: it stands in [`Selection::degraded`].
+    /// with models, scorers and time is not an error: it stands in [`Selection::degraded`].
     pub fn pick(&self, query: &Query, options: &PickOptions) -> Result<Selection, PickError> {
         if options.rerank == Rerank::Always && self.reranker.is_none() {
             return Err(PickError::NoReranker);
@@ -155,7 +155,7 @@ impl Engine {
         let picks = why.picks();
         Ok(Selection {
             version: SELECTION_VERSION,
-            catalog: self.index.catalog.digest().to_owned(),
+            catalog_digest: self.index.catalog.digest().to_owned(),
             scorer: ranked.scorer().to_owned(),
             answerable: ranked.answerable(),
             skills: skills.map(|(index, picked)| index.explain(picked, &request, &picks)),
@@ -226,7 +226,7 @@ impl Engine {
 ///
 /// # Errors
 ///
-/// [`PickError`] when the tools are no valid catalog, and as [`Engine::pick`].
+/// [`PickError`] when the tools are not a valid catalog, and as [`Engine::pick`].
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! From signals to one value a tool, and from that value to a score.
+//! From signals to one value per tool, and from that value to a score.
 //!
 //! The value is a weighted sum of the signals as they are: BM25 and cosine both behave like evidence that adds up,
 //! and unlike scores standardised over the tools of a request they tell a request that a tool answers well from one
@@ -292,7 +292,7 @@ impl Fused {
         quick.into_iter().map(|retriever| (retriever, fit.weight(retriever, self.best_keyword))).collect()
     }
 
-    /// Tells whether any retriever found something in the tool.
+    /// Returns `true` if any retriever found something in the tool.
     fn matched(&self, tool: ToolId) -> bool {
         self.parts.iter().any(|part| part.signal.of(tool) > part.signal.floor)
     }

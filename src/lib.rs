@@ -23,7 +23,7 @@
 //! - Eligibility excludes, `select` truncates, `fuse` and `rerank` reorder, and each leaves evidence.
 //! - The same inputs give the same bytes; times stand outside the serialised outcome.
 //! - The library prints nothing and reads no environment unless asked to (`EndpointOptions`'s proxy); a clock is read
-//!   for deadlines, timings and the pauses of a [`CircuitBreaker`] only.
+//!   for deadlines, timings and the pauses of a [`CircuitBreaker`](rerank::CircuitBreaker) only.
 //! - A stage that did not run says so.
 
 mod excerpt;

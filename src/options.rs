@@ -96,7 +96,7 @@ pub struct PickOptions {
     pub always_include: Vec<String>,
     /// Tools that the task has called so far, the latest last, beside those that the request's transcript calls. They
     /// are returned whatever their score, unless ineligible, on top of `max_candidates` and `max_per_source`; the
-    /// latest [`MAX_IN_USE`]. A name that several tools share means all of them, and one that no tool has is no error:
+    /// latest [`MAX_IN_USE`]. A name that several tools share means all of them, and one that no tool has is not an error:
     /// [`Selection::unknown_in_use`](crate::Selection::unknown_in_use) tells it.
     pub in_use: Vec<String>,
     /// The most tools of one source, unless it is trusted. [`UNTRUSTED_MAX_PER_SOURCE`] suits a catalog that strangers
@@ -276,7 +276,7 @@ mod tests {
             let json = serde_json::to_string(&options).expect("it serialises");
             assert_eq!(serde_json::from_str::<PickOptions>(&json).expect("it was written by us"), options, "{json}");
         }
-        let read = |value: Value| serde_json::from_value::<PickOptions>(value).expect("it is sound");
+        let read = |value: Value| serde_json::from_value::<PickOptions>(value).expect("it is valid");
         assert_eq!(read(json!({})), PickOptions::default());
         assert_eq!(read(json!({"access": {}, "fusion": {"method": "rrf"}})).fusion, Fusion::Rrf { k: 60 });
         let budget = read(json!({"token_budget": {"tokens": 9}})).token_budget;

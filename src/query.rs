@@ -26,7 +26,7 @@ const MAX_CONTEXT_BYTES: usize = 8 * 1024;
 
 /// The most names of called tools that are kept, the latest ones.
 const MAX_CALLED: usize = 64;
-/// Longer names are no tool's.
+/// Longer names belong to no tool.
 pub(crate) const MAX_NAME_BYTES: usize = 2048;
 
 /// Words that join clauses. Commas part the items of lists as often as clauses, and do not count.
@@ -115,7 +115,7 @@ impl Query {
         &self.called
     }
 
-    /// Tells whether text of the request beyond [`MAX_QUERY_BYTES`] was left out.
+    /// Returns `true` if text of the request beyond [`MAX_QUERY_BYTES`] was left out.
     pub fn truncated(&self) -> bool {
         self.truncated
     }
@@ -150,7 +150,7 @@ impl Query {
         together(&self.text, &ranges).into_iter().map(str::trim).collect()
     }
 
-    /// Tells whether there is nothing to search for: only white space, punctuation and characters that nobody sees.
+    /// Returns `true` if there is nothing to search for: only white space, punctuation and characters that nobody sees.
     pub fn is_blank(&self) -> bool {
         is_blank(&self.text)
     }
@@ -192,7 +192,7 @@ fn together<'t>(text: &'t str, ranges: &[Range<usize>]) -> Vec<&'t str> {
     ranges.chunks(together).map(|group| &text[group[0].start..group[group.len() - 1].end]).collect()
 }
 
-/// Tells whether a sentence or line ends at `letter`; a full stop inside a word, as in `3.5` or `main.rs`, ends none.
+/// Returns `true` if a sentence or line ends at `letter`; a full stop inside a word, as in `3.5` or `main.rs`, ends none.
 fn ends_sentence(letter: char, next: Option<char>) -> bool {
     match letter {
         '\n' | '。' | '！' | '？' => true,

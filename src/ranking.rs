@@ -1,6 +1,6 @@
 //! What flows between stages: tool ids, candidates and rankings.
 //!
-//! A retriever scores *every* tool of the catalog into a dense vector, one number a tool in registration order.
+//! A retriever scores *every* tool of the catalog into a dense vector, one number per tool in registration order.
 //! Catalogs have at most some hundred thousand tools, so scoring all of them exactly is cheap, needs no depth
 //! to be guessed, and lets each later stage ask any tool for any signal. A [`Ranking`] is cut from such a vector
 //! with [`top_k`], which is where ties are broken: by registration order.

@@ -97,7 +97,7 @@ impl<'a> Places<'a> {
         self.twins.and_then(|twins| twins.of(tool))
     }
 
-    /// Tells whether the tool is the same as one that has a place, and notes it.
+    /// Returns `true` if the tool is the same as one that has a place, and notes it.
     fn is_twin(&mut self, tool: ToolId) -> bool {
         let Some(&first) = self.likeness_of(tool).and_then(|likeness| self.likeness.get(&likeness)) else {
             return false;
@@ -109,7 +109,7 @@ impl<'a> Places<'a> {
         true
     }
 
-    /// Tells whether the tool's source has its share, and notes it.
+    /// Returns `true` if the tool's source has its share, and notes it.
     fn is_over_source(&mut self, tool: ToolId) -> bool {
         let source = self.catalog.tool(tool).source.as_deref();
         let taken = self.per_source.get(&source).copied().unwrap_or_default();

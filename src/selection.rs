@@ -25,7 +25,7 @@ use crate::rerank::Rerank;
 pub use crate::text::{Field, TermKind};
 
 /// The version of the serialised form of [`Selection`].
-pub const SELECTION_VERSION: u32 = 2;
+pub const SELECTION_VERSION: u32 = 3;
 
 /// The tools that a request needs, and why.
 #[derive(Debug, Clone, Serialize)]
@@ -34,7 +34,7 @@ pub struct Selection {
     /// [`SELECTION_VERSION`].
     pub version: u32,
     /// Digest of the catalog that was picked from.
-    pub catalog: String,
+    pub catalog_digest: String,
     /// What ranked: `keyword`, `semantic`, `hybrid`, or a scorer's name.
     pub scorer: String,
     /// The estimated probability that any tool that may be seen answers the request, 0..1, where four requests of five
@@ -150,7 +150,7 @@ pub struct SkillPick {
     /// One sentence that says why.
     pub reason: String,
     /// The ids of its tools that are among the picks, in the order of the skill.
-    pub tools: Vec<String>,
+    pub tool_ids: Vec<String>,
     /// Its tools that the caller may not see, in the order of the skill; `named` is what the skill calls them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ineligible: Vec<IneligibleTool>,
@@ -184,7 +184,7 @@ pub struct RerankReport {
 #[non_exhaustive]
 pub struct Considered {
     /// The tool's id.
-    pub tool: String,
+    pub tool_id: String,
     /// Relevance, 0..1.
     pub score: f32,
     /// Whether it was picked.
@@ -211,7 +211,7 @@ pub struct Ineligible {
 #[non_exhaustive]
 pub struct IneligibleTool {
     /// The tool's id.
-    pub tool: String,
+    pub tool_id: String,
     /// The name by which the request, the caller, a skill or a picked tool asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
@@ -224,7 +224,7 @@ pub struct IneligibleTool {
 #[non_exhaustive]
 pub struct Dropped {
     /// The tool's id.
-    pub tool: String,
+    pub tool_id: String,
     /// Why.
     pub reason: DropReason,
 }

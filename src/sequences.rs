@@ -34,7 +34,7 @@ pub enum SequencesError {
         /// Why it failed.
         source: std::io::Error,
     },
-    /// A line is no task.
+    /// A line is not a task.
     #[error("{origin}: line {line}: {message}")]
     Line {
         /// Where the text comes from.
@@ -154,7 +154,7 @@ impl Sequences {
         self.tasks.len()
     }
 
-    /// Tells whether there are none.
+    /// Returns `true` if there are none.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()
     }

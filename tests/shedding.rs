@@ -30,7 +30,7 @@ impl Scorer for Blocks {
 
 fn pick(engine: &Engine, timeout: Duration) -> Selection {
     let options = PickOptions { timeout: Some(timeout), ..PickOptions::default() };
-    engine.pick(&Query::new("send a mail"), &options).expect("being late is no error")
+    engine.pick(&Query::new("send a mail"), &options).expect("being late is not an error")
 }
 
 #[test]

@@ -10,7 +10,7 @@ use picktools::provider::{Arguments, ToolCall};
 
 static HYDRATOR: LazyLock<Hydrator> = LazyLock::new(|| {
     let entries = include_bytes!("../tools.json");
-    Hydrator::new(Catalog::from_slice(entries, "tools.json", None).expect("the entries are sound"), &Access::default()).expect("it names no tool")
+    Hydrator::new(Catalog::from_slice(entries, "tools.json", None).expect("the entries are valid"), &Access::default()).expect("it names no tool")
 });
 
 fuzz_target!(|text: &str| {

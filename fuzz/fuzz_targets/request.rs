@@ -29,15 +29,15 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(request) = serde_json::from_slice::<serde_json::Value>(request) else { return };
     let Ok(sequences) = Sequences::from_slice(sequences, "sequences") else { return };
     let query = Query::from(&request);
-    let engine = Engine::builder(picktools::Catalog::from_tools(TOOLS.clone()).expect("the tools are sound"));
+    let engine = Engine::builder(picktools::Catalog::from_tools(TOOLS.clone()).expect("the tools are valid"));
     let engine = engine.sequences(sequences).build().expect("the static model needs nothing");
     let options = PickOptions { max_candidates: 2, min_score: 0.0, ..PickOptions::default() };
-    let selection = engine.pick(&query, &options).expect("the options are sound");
+    let selection = engine.pick(&query, &options).expect("the options are valid");
     assert!(selection.picks.iter().all(|pick| pick.tool.name != "drop_table"), "it is unsafe");
     let new = selection.picks.iter().filter(|pick| pick.provenance.in_use.is_none()).count();
     // Two, and the one that booking requires.
     assert!(new <= 3 && selection.picks.len() - new <= MAX_IN_USE);
     assert!(selection.picks.iter().all(|pick| (0.0..=1.0).contains(&pick.score)));
-    let again = engine.pick(&query, &options).expect("the options are sound");
+    let again = engine.pick(&query, &options).expect("the options are valid");
     assert_eq!(serde_json::to_string(&again).ok(), serde_json::to_string(&selection).ok());
 });

@@ -19,7 +19,7 @@ pub struct ToolCallOptions {
     pub access: Access,
     /// Strictness, names and deferred loading.
     pub translate: TranslateOptions,
-    /// Asked once a call whose arguments do not fit, where there is one.
+    /// Asked once per call whose arguments do not fit, where there is one.
     pub repairer: Option<Arc<dyn Repairer>>,
     /// The most text of one call's arguments that is read, in bytes.
     pub max_argument_bytes: usize,
@@ -48,7 +48,7 @@ pub struct ToolCalls {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolCallError {
-    /// The tools are no sound catalog.
+    /// The tools are not a valid catalog.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
     /// The access names tools that are not among them.
@@ -58,7 +58,9 @@ pub enum ToolCallError {
     #[error(transparent)]
     Translate(#[from] TranslateError),
     /// The request cannot take tools.
-    #[error("the request is no JSON object whose `tools`, if it has them, are an array; give the provider's own body")]
+    #[error(
+        "the request is not a JSON object whose `tools`, if it has them, are an array; give the provider's own body"
+    )]
     Request,
     /// The client got no answer.
     #[error("the model at {provider} did not answer")]
@@ -69,7 +71,7 @@ pub enum ToolCallError {
         #[source]
         source: ClientError,
     },
-    /// The answer is none.
+    /// The answer cannot be read.
     #[error(transparent)]
     Response(#[from] ResponseError),
 }

@@ -53,7 +53,7 @@ pub enum CallError {
         /// How large they may be.
         most: usize,
     },
-    /// The arguments are no JSON object.
+    /// The arguments are not a JSON object.
     #[error("the arguments of {tool} cannot be read: {reason}; send one JSON object{}", repair_note(failed_repair))]
     Malformed {
         /// The tool's id.

@@ -38,7 +38,7 @@ use crate::repair;
 pub use crate::schema::ArgumentFault;
 use crate::schema::{Compiled, example};
 
-/// How often nested text is decoded in one call: once a level.
+/// How often nested text is decoded in one call: once per level.
 const MAX_DECODED_LEVELS: usize = 4;
 
 /// A call whose arguments were held to the tool's schema, or whose tool may be called without one.
@@ -125,7 +125,7 @@ impl ValidCall {
         self.resolved_via
     }
 
-    /// Tells whether the called name is an alias that shall no longer be used.
+    /// Returns `true` if the called name is an alias that shall no longer be used.
     pub fn deprecated(&self) -> bool {
         self.deprecated
     }
@@ -145,7 +145,7 @@ impl ValidCall {
             .map_err(|error| CallError::Typed { tool: self.tool.id.clone(), reason: error.to_string() })
     }
 
-    /// Tells whether the arguments were held to a schema; they were not where the tool has none.
+    /// Returns `true` if the arguments were held to a schema; they were not where the tool has none.
     pub fn validated(&self) -> bool {
         self.validated
     }
@@ -202,7 +202,7 @@ pub trait Repairer: Send + Sync {
     /// Returns the name under which a repair is reported.
     fn name(&self) -> &str;
 
-    /// Returns the arguments anew, as JSON text. It is asked once a call, and never for an unsafe tool; its answer is
+    /// Returns the arguments anew, as JSON text. It is asked once per call, and never for an unsafe tool; its answer is
     /// read and validated as the model's was.
     fn repair<'a>(&'a self, request: RepairRequest<'a>) -> RepairFuture<'a>;
 }
@@ -238,7 +238,7 @@ pub struct Hydrator {
 }
 
 impl Hydrator {
-    /// Makes a hydrator for calls by name, alias, or another writing of either, of tools that `access` may see.
+    /// Makes a hydrator for calls by name, alias, or a variant spelling of either, of tools that `access` may see.
     ///
     /// # Errors
     ///

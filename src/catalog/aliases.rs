@@ -37,7 +37,7 @@ pub(super) struct OperatorAlias {
 pub(super) enum Target {
     /// This tool, by id, qualified name or name.
     Tool(String),
-    /// The first of these that the catalog has once, in a source that is trusted; none is no error.
+    /// The first of these that the catalog has once, in a source that is trusted; none is not an error.
     FirstOf(Vec<String>),
 }
 
@@ -71,7 +71,7 @@ impl OperatorAliases {
     ///
     /// # Errors
     ///
-    /// [`CatalogError::Syntax`] when the text is no such JSON, [`CatalogError::Aliases`] with every alias that is no
+    /// [`CatalogError::Syntax`] when the text is not such JSON, [`CatalogError::Aliases`] with every alias that is no
     /// name or stands twice.
     pub fn from_slice(bytes: &[u8], origin: &str) -> Result<Self, CatalogError> {
         let Members(members) = serde_json::from_slice(bytes).map_err(|error| CatalogError::Syntax {
@@ -132,7 +132,7 @@ pub(super) fn fault(alias: &str, message: String, remedy: impl Into<String>) -> 
     }
 }
 
-/// Tells whether a name is one of the ecosystem's, in any writing, which a source without trust cannot take.
+/// Returns `true` if a name is one of the ecosystem's, in any writing, which a source without trust cannot take.
 pub(crate) fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&normalise(name))
 }
@@ -196,7 +196,7 @@ mod tests {
     fn faults_of_the_file_are_told_with_their_place() {
         let read =
             |text: &str| OperatorAliases::from_slice(text.as_bytes(), "a.json").map_err(|error| error.to_string());
-        let error = read("{\"bash\":\n 7}").expect_err("a number is no tool");
+        let error = read("{\"bash\":\n 7}").expect_err("a number is not a tool");
         assert!(error.contains("a.json: line 2"), "{error}");
         let error = read("{\"bash\": \"a\", \"bash\": \"b\", \"x\u{200b}\": \"c\"}").expect_err("both are wrong");
         assert!(error.contains("stands twice") && error.contains("U+200B"), "{error}");

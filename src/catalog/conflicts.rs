@@ -93,7 +93,7 @@ impl Settling {
     }
 
     /// Two tools of one source and one name collide unless both are given different ids; the same name in another
-    /// source is no conflict.
+    /// source is not a conflict.
     fn identities(&mut self) {
         let mut ids: HashMap<&str, usize> = HashMap::with_capacity(self.tools.len());
         let mut later: Vec<(usize, usize)> = Vec::new();
@@ -243,7 +243,7 @@ impl Settling {
         let mut found: Vec<(usize, usize, String, &str)> = Vec::new();
         for (at, tool) in self.left() {
             for (index, Alias { name, .. }) in tool.aliases.iter().enumerate() {
-                // A name that nobody vouches for gives way to an alias that somebody does.
+                // An untrusted name gives way to a trusted alias.
                 let yields = |owner: usize| self.tools[owner].untrusted && !tool.untrusted;
                 let owner = names.get(name.as_str()).filter(|&&owner| owner != at && !yields(owner));
                 if let Some(&owner) = owner {

@@ -40,7 +40,7 @@ pub struct Tool {
     /// The server or file that the tool comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Whether nobody vouches for the source: its aliases do not count, and its names give way to those of others.
+    /// Whether the source is untrusted: its aliases do not count, and its names give way to those of others.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub untrusted: bool,
     /// Whether a provider shall hold the model to the schema; `None` leaves it to the provider.
@@ -104,7 +104,7 @@ impl Tool {
         }
     }
 
-    /// Tells whether the tool is marked unsafe: `safe: false`, or an MCP `destructiveHint: true`.
+    /// Returns `true` if the tool is marked unsafe: `safe: false`, or an MCP `destructiveHint: true`.
     ///
     /// A hint may only tighten, so `safe: true` does not undo `destructiveHint: true`.
     pub fn is_unsafe(&self) -> bool {

@@ -4,7 +4,7 @@
 //! that shares the tools that stay. Reading goes through three rooms: `format` splits bytes into entries and says
 //! which published shape each has, `entry` turns one entry into a [`Tool`], and `conflicts` looks at all of them
 //! together. Each collects faults instead of stopping at the first, so that one run reports them all. `options` says
-//! what becomes of conflicts and of sources that nobody vouches for.
+//! what becomes of conflicts and of untrusted sources.
 
 mod aliases;
 mod conflicts;
@@ -121,7 +121,7 @@ impl Catalog {
         self.tools.len()
     }
 
-    /// Tells whether there are no tools.
+    /// Returns `true` if there are no tools.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }

@@ -28,7 +28,7 @@ pub enum Conflicts {
 pub struct CatalogOptions {
     /// What becomes of names and aliases that two tools claim.
     pub conflicts: Conflicts,
-    /// Sources that nobody vouches for: their tools become [`Tool::untrusted`].
+    /// Untrusted sources: their tools become [`Tool::untrusted`].
     pub untrusted_sources: BTreeSet<String>,
     /// Whether aliases that untrusted sources claim count, ecosystem names (`bash`, `read_file`) excepted.
     pub allow_claimed_aliases: bool,
@@ -65,7 +65,7 @@ impl CatalogOptions {
     ///
     /// # Errors
     ///
-    /// [`CatalogError`] when the path cannot be read or its content is no valid catalog; faults of entries are
+    /// [`CatalogError`] when the path cannot be read or its content is not a valid catalog; faults of entries are
     /// reported all at once.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Catalog, CatalogError> {
         self.open_entries(path.as_ref()).and_then(|(origin, entries)| self.build(&[], entries, &origin))

@@ -1,6 +1,6 @@
-//! How names are compared: in another writing, and by their looks.
+//! How names are compared: in a variant spelling, and by their looks.
 
-/// The letters and digits of a name, in small letters, and the stroke that parts it from its source.
+/// The letters and digits of a name, in lowercase letters, and the slash that parts it from its source.
 pub(crate) fn normalise(name: &str) -> String {
     let mut normalised = String::with_capacity(name.len());
     for c in name.chars() {
@@ -19,7 +19,7 @@ pub(crate) fn skeleton(name: &str) -> String {
     unicode_security::skeleton(&name.to_lowercase()).collect()
 }
 
-/// Tells whether two different names look alike, and not for their case alone. Names in ASCII are taken as they are:
+/// Returns `true` if two different names look alike, and not for their case alone. Names in ASCII are taken as they are:
 /// `l` and `1` look alike in every catalog.
 pub(crate) fn confusable(name: &str, other: &str) -> bool {
     !(name.is_ascii() && other.is_ascii())

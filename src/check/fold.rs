@@ -38,7 +38,7 @@ pub(super) fn fold(text: &str) -> String {
     if plain.is_ascii() { plain } else { without_look_alikes(&plain) }
 }
 
-/// Tells whether a word mixes Latin letters with letters of another script that look Latin, which no language does.
+/// Returns `true` if a word mixes Latin letters with letters of another script that look Latin, which no language does.
 pub(super) fn is_mixed(word: &str) -> bool {
     word.contains(|c: char| c.is_ascii_alphabetic()) && word.chars().any(|c| look_alike(c).is_some())
 }
@@ -79,7 +79,7 @@ fn without_look_alikes(text: &str) -> String {
     plain
 }
 
-/// Tells whether a text sets letters apart (`i g n o r e`), which hides words from whoever searches for them.
+/// Returns `true` if a text sets letters apart (`i g n o r e`), which hides words from whoever searches for them.
 pub(super) fn is_spaced_out(text: &str) -> bool {
     let mut run = 0;
     text.split([' ', '.', '-', '_']).any(|part| {

@@ -209,7 +209,7 @@ fn squatting(tools: &[&Tool], found: &mut [Vec<Found>]) {
 const SAYING_NOTHING: [&str; 12] =
     ["run", "exec", "execute", "get", "in", "to", "by", "do", "use", "a", "tool", "open"];
 
-/// Tells whether a tool's words are those of what a name of the ecosystem stands for.
+/// Returns `true` if a tool's words are those of what a name of the ecosystem stands for.
 fn has_to_do(tool: &Tool, reserved: &str) -> bool {
     let mut meant: BTreeSet<String> = words_of(reserved);
     meant.extend(known_for(reserved).iter().flat_map(|name| words_of(name)));
@@ -254,7 +254,7 @@ fn near_duplicates(tools: &[&Tool], found: &mut [Vec<Found>]) {
     }
 }
 
-/// Tells whether two tools come from different hands: other sources, and not `family.one` and `family.other`.
+/// Returns `true` if two tools come from different hands: other sources, and not `family.one` and `family.other`.
 fn is_foreign(a: &Tool, b: &Tool) -> bool {
     let family = |tool: &Tool| tool.name.split_once('.').map(|(family, _)| family.to_owned());
     a.source != b.source && (family(a).is_none() || family(a) != family(b))

@@ -130,7 +130,7 @@ static EXAMPLES: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// Tells whether a text speaks of examples.
+/// Returns `true` if a text speaks of examples.
 pub(super) fn speaks_of_examples(folded: &str) -> bool {
     EXAMPLES.is_match(folded)
 }

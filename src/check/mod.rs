@@ -78,7 +78,7 @@ pub struct Finding {
 impl CheckReport {
     /// Looks at a catalog file, or at a folder that holds `tools.jsonl` or `tools.json`.
     ///
-    /// With [`Conflicts::Warn`](crate::catalog::Conflicts::Warn) conflicts are warnings, since such a catalog is read without
+    /// With [`Conflicts::Warn`] conflicts are warnings, since such a catalog is read without
     /// what gives way.
     ///
     /// # Errors

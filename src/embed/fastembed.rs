@@ -78,7 +78,7 @@ impl FastEmbedder {
     }
 
     /// Opens a model by its name: one of fastembed's (`BGESmallENV15`), or its name on the hub
-    /// (`Xenova/bge-small-en-v1.5`, or the part behind the stroke).
+    /// (`Xenova/bge-small-en-v1.5`, or the part behind the slash).
     ///
     /// # Errors
     ///

@@ -46,7 +46,7 @@ impl Part {
     }
 }
 
-/// Tells whether all lengths in the file fit.
+/// Returns `true` if all lengths in the file fit.
 ///
 /// # Complexity
 ///

@@ -244,7 +244,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_vectors_of_the_words_add_up_to_the_vector_of_the_text(text in "([a-zA-Z_,.é查]{1,9} ?|\\PC){0,20}") {
-            let model = StaticEmbedder::shared().expect("the model is sound");
+            let model = StaticEmbedder::shared().expect("the model is valid");
             let found = model.word_vectors(Role::Query, &text).expect("it can tell");
             prop_assert_eq!(found.vectors.len(), found.words.len() * model.dimensions());
             prop_assert!(found.words.iter().all(|word| text.get(word.clone()).is_some_and(|word| !word.is_empty())));
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn what_is_left_of_a_text_in_another_script_says_nothing() {
-        let model = StaticEmbedder::shared().expect("the model is sound");
+        let model = StaticEmbedder::shared().expect("the model is valid");
         for (text, known) in [
             ("我的快递到哪儿了? SF20391", false),
             ("где мой заказ ABC", false),
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn pieces_of_one_word_are_one_word() {
         let text = "reschedule unboxings, twice";
-        let found = StaticEmbedder::shared().expect("it is sound").word_vectors(Role::Document, text);
+        let found = StaticEmbedder::shared().expect("it is valid").word_vectors(Role::Document, text);
         let words: Vec<&str> = found.expect("it can tell").words.into_iter().map(|word| &text[word]).collect();
         assert_eq!(words, ["reschedule", "unboxings", ",", "twice"]);
     }
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn pieces_and_vectors_are_those_of_the_training() {
-        let model = StaticEmbedder::shared().expect("the model is sound");
+        let model = StaticEmbedder::shared().expect("the model is valid");
         let names = model.pieces.names();
         let references: Vec<Reference> =
             serde_json::from_str(include_str!("../../models/static/reference.json")).expect("it is valid");
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn hostile_text_has_a_vector_of_unit_length_or_none() {
-        let model = StaticEmbedder::shared().expect("the model is sound");
+        let model = StaticEmbedder::shared().expect("the model is valid");
         for text in ["", "\u{0}\u{fffd}", "🚀🚀", &"x".repeat(100_000), "a\u{301}\u{301}", "混合 text 查询"] {
             let length = model.vector(text).iter().map(|value| value * value).sum::<f32>().sqrt();
             assert!(length == 0.0 || (length - 1.0).abs() < 1e-4, "{text:.20}: {length}");
@@ -331,8 +331,8 @@ mod tests {
     #[test]
     fn a_file_gives_the_vectors_of_the_program() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/static/model.bin");
-        let (shared, file) = (StaticEmbedder::shared().expect("it is sound"), StaticEmbedder::from_file(path));
-        let file = file.expect("it is sound");
+        let (shared, file) = (StaticEmbedder::shared().expect("it is valid"), StaticEmbedder::from_file(path));
+        let file = file.expect("it is valid");
         assert_eq!(file.identity(), shared.identity());
         assert_eq!(file.vector("send a message"), shared.vector("send a message"));
         let error = StaticEmbedder::from_file("no/such.bin").expect_err("there is none");

@@ -272,7 +272,7 @@ mod tests {
     ];
 
     fn model() -> Arc<TunedEmbedder> {
-        TunedEmbedder::shared().expect("it is in the program").expect("it is sound")
+        TunedEmbedder::shared().expect("it is in the program").expect("it is valid")
     }
 
     fn embed(texts: &[&str]) -> Vec<Vec<f32>> {
@@ -337,7 +337,7 @@ mod tests {
         let temporary = tempfile::tempdir().expect("a folder can be made");
         let path = temporary.path().join("copy.onnx");
         fs::write(&path, bytes()).expect("it can be written");
-        let copy = TunedEmbedder::from_file(&path).expect("it is sound");
+        let copy = TunedEmbedder::from_file(&path).expect("it is valid");
         assert_eq!(copy.identity(), model().identity());
         let vector = copy.embed(Role::Query, &["book a room"], &|_| {}).expect("the model works").remove(0);
         assert_eq!(vector, embed(&["book a room"])[0]);

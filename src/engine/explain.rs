@@ -84,7 +84,7 @@ impl<'a> Explainer<'a> {
         let considered = ranking.iter().enumerate().filter_map(|(place, &Candidate { tool, .. })| {
             let picked = picks(self.decisions).position(|(pick, _)| pick == tool).map(|pick| &explained[pick]);
             (picked.is_some() || place < MAX_CONSIDERED).then(|| Considered {
-                tool: self.id(tool),
+                tool_id: self.id(tool),
                 score: self.ranked.score(tool),
                 picked: picked.is_some(),
                 provenance: picked.map_or_else(|| self.provenance(tool), |pick| pick.provenance.clone()),
@@ -113,7 +113,7 @@ impl<'a> Explainer<'a> {
         });
         let place = dropped.partition_point(|(_, reason)| *reason == DropReason::MaxCandidates);
         dropped.splice(place..place, over_in_use.map(|&tool| (tool, DropReason::MaxInUse)));
-        dropped.into_iter().map(|(tool, reason)| Dropped { tool: self.id(tool), reason }).collect()
+        dropped.into_iter().map(|(tool, reason)| Dropped { tool_id: self.id(tool), reason }).collect()
     }
 
     /// Returns what the caller may not see; tools that are asked for by name come first, and then what picked tools require.
@@ -124,7 +124,7 @@ impl<'a> Explainer<'a> {
             named.chain(always.keys().copied()).chain(in_use.tools.keys().copied()).collect();
         let wanted = |tool: ToolId| always.get(&tool).or(in_use.tools.get(&tool)).map(String::as_str);
         let explain = |tool: ToolId, named: Option<&str>| IneligibleTool {
-            tool: self.id(tool),
+            tool_id: self.id(tool),
             named: named.map(str::to_owned),
             reasons: eligibility.reasons(tool),
         };
@@ -184,7 +184,7 @@ impl<'a> Explainer<'a> {
 
     fn prior_evidence(&self, raised: &Raised) -> PriorEvidence {
         let by = raised.gains.iter().map(|&Gain { with, together, expected, log_ratio }| CalledTogether {
-            with: self.id(with),
+            tool_id: self.id(with),
             together,
             expected,
             log_ratio,

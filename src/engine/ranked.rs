@@ -104,7 +104,7 @@ impl Ranked {
     }
 
     /// Returns `true` if the tool scores at least as much as one of the value `least`, without what it has gained by those
-    /// in use: a habit may put tools in another order, and is no evidence that one is wanted at all.
+    /// in use: a habit may put tools in another order, and is not evidence that one is wanted at all.
     pub(super) fn reaches(&self, candidate: Candidate, least: f32) -> bool {
         candidate.score >= least
             && match self {

@@ -85,7 +85,7 @@ proptest! {
         queries in prop::collection::vec(queries(), 1..4),
         cuts in prop::collection::vec(0..10_usize, 1..4),
     ) {
-        let fixed = StaticEmbedder::shared().expect("the model is sound");
+        let fixed = StaticEmbedder::shared().expect("the model is valid");
         let model: Arc<dyn Embedder> = Arc::new(FirstWord(Arc::clone(&fixed)));
         let whole = Engine::builder(catalog.clone()).embedder(Arc::clone(&model)).build().expect("it can be indexed");
         let config = IndexConfig { embedders: vec![fixed, model], ..IndexConfig::default() };

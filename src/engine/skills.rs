@@ -130,10 +130,10 @@ impl SkillIndex {
                 skill: Arc::clone(&usable.skill),
                 score,
                 reason,
-                tools: brought.filter(|&id| picks.iter().any(|pick| pick.tool.id == *id)).cloned().collect(),
+                tool_ids: brought.filter(|&id| picks.iter().any(|pick| pick.tool.id == *id)).cloned().collect(),
                 ineligible: refused
                     .map(|(tool, name)| IneligibleTool {
-                        tool: id(*tool).clone(),
+                        tool_id: id(*tool).clone(),
                         named: Some(name.clone()),
                         reasons: request.eligibility.reasons(*tool),
                     })

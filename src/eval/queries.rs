@@ -47,7 +47,7 @@ impl TryFrom<Line> for EvalQuery {
             (None, None) => Err("missing field `text`, or `messages` in its place"),
             (Some(text), None) => Ok(Self { id, text, messages: None }),
             (_, Some(messages)) => {
-                let query = Query::from_transcript(&messages).ok_or("`messages` is no transcript")?;
+                let query = Query::from_transcript(&messages).ok_or("`messages` is not a transcript")?;
                 Ok(Self { id, text: query.text().to_owned(), messages: Some(messages) })
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! Built once for a catalog; each look-up is one or two hash probes. Canonical names, qualified names (`source/name`) and
 //! ids mean their tool; an alias means the tool that has it. Names win over aliases, which the catalog's reader
-//! guarantees by refusing an alias that is another tool's name. The bare name of a tool that nobody vouches for gives way
+//! guarantees by refusing an alias that is another tool's name. The bare name of an untrusted tool gives way
 //! to all others, and never is one of the ecosystem's (`bash`, `read_file`): such a tool is `source/name`. A name that nobody has is looked up once more without
 //! case and separators, so that `readFile` and `READ-FILE` mean `read_file`.
 
@@ -28,7 +28,7 @@ use crate::ranking::ToolId;
 /// How far off a word may be to count as a misspelt name, 0..1.
 const SUGGESTION_SIMILARITY: f64 = 0.8;
 /// The most places of a name at which its source may end.
-const MAX_STROKES: usize = 16;
+const MAX_SLASHES: usize = 16;
 /// The most suggestions for a name that nobody has.
 const MAX_SUGGESTIONS: usize = 3;
 
@@ -46,7 +46,7 @@ pub struct NameTable {
 pub enum Resolution {
     /// One tool.
     Tool(Resolved),
-    /// Several tools, of different sources or with different writings of the name, in registration order.
+    /// Several tools, of different sources or with variant spellings of the name, in registration order.
     Ambiguous(Vec<ToolId>),
     /// None.
     Unknown {
@@ -75,7 +75,7 @@ pub enum ResolvedVia {
     Name,
     /// It is an alias.
     Alias,
-    /// It is a name or an alias in another writing.
+    /// It is a name or an alias in a variant spelling.
     Normalised,
     /// It is what the model was shown.
     Advertised,
@@ -111,14 +111,14 @@ impl NameTable {
                 add(alias.name.clone(), Resolved { via: ResolvedVia::Alias, deprecated: alias.deprecated, ..named });
             }
         }
-        // A name that nobody vouches for counts by itself only where nobody else has it and the ecosystem does not.
+        // An untrusted name counts by itself only where nobody else has it and the ecosystem does not.
         let known: HashSet<String> = tools.keys().map(|name| normalise(name)).collect();
         for (id, tool) in catalog.ids().zip(catalog.tools()).filter(|(_, tool)| tool.untrusted) {
             if !known.contains(&normalise(&tool.name)) && !is_reserved(&tool.name) {
                 tools.entry(tool.name.clone()).or_default().push(named(id));
             }
         }
-        // An id is unique, so it means its tool even where it is also another's name; but for one that nobody vouches for
+        // An id is unique, so it means its tool even where it is also another's name; but for an untrusted one
         // and that is no more than the bare name.
         for (id, tool) in catalog.ids().zip(catalog.tools()).filter(|(_, tool)| !tool.untrusted || tool.id != tool.name)
         {
@@ -166,10 +166,10 @@ impl NameTable {
     }
 
     /// Returns the tools that a name may mean, in registration order. A name that nobody has may be a qualified one
-    /// whose stroke a provider's rules have changed, as in `weather_get_forecast`.
+    /// whose slash a provider's rules have changed, as in `weather_get_forecast`.
     pub(crate) fn meant(&self, name: &str) -> impl Iterator<Item = ToolId> {
-        let strokes = name.match_indices(['_', '-', '.']).take(MAX_STROKES);
-        let mut qualified = strokes.map(|(at, _)| self.owners(&format!("{}/{}", &name[..at], &name[at + 1..])));
+        let slashes = name.match_indices(['_', '-', '.']).take(MAX_SLASHES);
+        let mut qualified = slashes.map(|(at, _)| self.owners(&format!("{}/{}", &name[..at], &name[at + 1..])));
         let mut owners = self.owners(name);
         if owners.is_empty() {
             owners = qualified.find(|owners| !owners.is_empty()).unwrap_or_default();
@@ -197,7 +197,7 @@ impl NameTable {
         let mut near: Vec<(f64, &String, &Vec<Resolved>)> =
             known.filter(|(similarity, ..)| *similarity >= SUGGESTION_SIMILARITY).collect();
         near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.len().cmp(&b.1.len())).then(a.1.cmp(b.1)));
-        // One name a tool is enough.
+        // One name per tool is enough.
         let mut suggested = HashSet::default();
         near.retain(|(.., owners)| owners.iter().any(|owner| suggested.insert(owner.tool)));
         near.truncate(MAX_SUGGESTIONS);
@@ -213,7 +213,7 @@ impl NameTable {
         let mut mentions: Vec<Mention> = Vec::new();
         let free = text.split_whitespace().flat_map(|word| self.identifiers(word));
         for name in std::iter::once(text.trim()).chain(quoted(text)).chain(free) {
-            // A plain word in another writing is a plain word.
+            // A plain word in a variant spelling is a plain word.
             let owners = if is_identifier(name) {
                 self.owners(name)
             } else {
@@ -229,7 +229,7 @@ impl NameTable {
     }
 
     /// The names that stand in `word` as identifiers: the word itself, or else what is left of it when it is cut at
-    /// brackets and commas, then at letters of other scripts, then at dots and strokes.
+    /// brackets and commas, then at letters of other scripts, then at dots and slashes.
     fn identifiers<'t>(&self, word: &'t str) -> Vec<&'t str> {
         const CUTS: [fn(char) -> bool; 4] = [
             |_| false,
@@ -249,7 +249,7 @@ impl NameTable {
     }
 }
 
-/// The words of a name, in small letters: what stands between separators and changes of case.
+/// The words of a name, in lowercase letters: what stands between separators and changes of case.
 pub(crate) fn words_of(name: &str) -> BTreeSet<String> {
     let mut words = BTreeSet::new();
     let mut word = String::new();
@@ -266,8 +266,8 @@ pub(crate) fn words_of(name: &str) -> BTreeSet<String> {
     words
 }
 
-/// Tells whether `word` is written as only identifiers are: with `_`, an inner `-`, `.`, `:` or `/`, a digit, or a
-/// capital after a small letter.
+/// Returns `true` if `word` is written as only identifiers are: with `_`, an inner `-`, `.`, `:` or `/`, a digit, or a
+/// capital after a lowercase letter.
 fn is_identifier(word: &str) -> bool {
     word.contains(['_', '-', '.', ':', '/'])
         || word.contains(|c: char| c.is_ascii_digit())

@@ -3,7 +3,7 @@
 //! A skill is a folder with a `SKILL.md`: YAML front matter with a `name`, a `description` and `allowed-tools`, then
 //! the instructions ([the specification](https://agentskills.io/specification)). Skills are written for many hosts and call
 //! tools by the names of the ecosystem, so whether one can be used here is for the [`NameTable`] to say: by name, by
-//! alias, or in another writing.
+//! alias, or in a variant spelling.
 
 mod discovery;
 mod front_matter;
@@ -118,7 +118,7 @@ impl Skill {
         let path = path.as_ref();
         let read = front_matter::read(text);
         let skill = read.map_err(|faults| SkillError::Invalid { path: path.to_owned(), faults })?;
-        Ok(Self { path: discovery::with_strokes(path), ..skill })
+        Ok(Self { path: discovery::with_slashes(path), ..skill })
     }
 
     /// Tells what the tools that it names mean in a catalog, of which `names` is the table.
@@ -153,7 +153,7 @@ impl fmt::Display for ToolMeaning {
         match self {
             Self::Tool { tool, via: ResolvedVia::Name | ResolvedVia::Advertised, .. } => f.write_str(tool),
             Self::Tool { tool, via: ResolvedVia::Alias, .. } => write!(f, "{tool} (alias)"),
-            Self::Tool { tool, via: ResolvedVia::Normalised, .. } => write!(f, "{tool} (in another writing)"),
+            Self::Tool { tool, via: ResolvedVia::Normalised, .. } => write!(f, "{tool} (in a variant spelling)"),
             Self::Ambiguous { candidates } => write!(f, "ambiguous; write one of {}", candidates.join(", ")),
             Self::Unknown { suggestions } if suggestions.is_empty() => f.write_str("no such tool"),
             Self::Unknown { suggestions } => write!(f, "no such tool; did you mean {}?", suggestions.join(" or ")),
@@ -162,7 +162,7 @@ impl fmt::Display for ToolMeaning {
 }
 
 impl SkillReport {
-    /// Tells whether every tool that the skill names is exactly one; a skill that names none needs none.
+    /// Returns `true` if every tool that the skill names is exactly one; a skill that names none needs none.
     pub fn is_compatible(&self) -> bool {
         self.tools.iter().all(|tool| matches!(tool.meaning, ToolMeaning::Tool { .. }))
     }

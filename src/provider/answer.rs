@@ -36,7 +36,7 @@ pub enum Finish {
 impl Provider {
     /// Reads a whole answer; for MCP, a `tools/call` request.
     ///
-    /// An answer without calls has none, which is no error. Of several choices the first counts.
+    /// An answer without calls has none, which is not an error. Of several choices the first counts.
     ///
     /// # Errors
     ///

@@ -63,7 +63,7 @@ impl Detail {
     }
 }
 
-/// Tells whether a schema names no arguments.
+/// Returns `true` if a schema names no arguments.
 fn takes_nothing(schema: &Value) -> bool {
     schema.as_object().is_some_and(|members| {
         members.keys().all(|key| ["type", "properties", "required", "additionalProperties"].contains(&key.as_str()))

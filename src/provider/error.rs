@@ -46,7 +46,7 @@ pub enum ResponseError {
         message: String,
     },
     /// The answer is of another shape.
-    #[error("the answer is none of {provider}: {pointer} is {found}, expected {expected}",
+    #[error("the answer is not one of {provider}: {pointer} is {found}, expected {expected}",
         pointer = if pointer.is_empty() { "the whole" } else { pointer })]
     Shape {
         /// The provider's name.
@@ -58,7 +58,7 @@ pub enum ResponseError {
         /// What belongs there.
         expected: &'static str,
     },
-    /// The text of a stream is no JSON.
+    /// The text of a stream is not JSON.
     #[error("the event {event} of the stream is not JSON: {reason}")]
     NotJson {
         /// Which event, from 1.

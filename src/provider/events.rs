@@ -10,7 +10,7 @@ pub const MAX_EVENT_BYTES: usize = 8 << 20;
 /// Splits the text of a stream into its events: server-sent events, or JSON Lines.
 ///
 /// Bytes may be pushed as they come, cut anywhere. `data:` lines up to an empty line are one event; a line that is no field
-/// of an event stream is one by itself. The `[DONE]` that ends OpenAI's streams is no event.
+/// of an event stream is one by itself. The `[DONE]` that ends OpenAI's streams is not an event.
 #[derive(Debug, Default)]
 pub struct EventReader {
     /// The bytes of a line that has not ended.
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_is_no_json_is_told_with_its_place_and_what_is_endless_ends() {
-        let error = read("data: {}\n\ndata: {oops\n\n", 10).expect_err("it is no JSON");
+        let error = read("data: {}\n\ndata: {oops\n\n", 10).expect_err("it is not JSON");
         assert!(matches!(error, ResponseError::NotJson { event: 2, .. }), "{error}");
         let mut reader = EventReader::new();
         let piece = vec![b'x'; MAX_EVENT_BYTES / 2 + 1];

@@ -167,7 +167,7 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// Takes steps; tells whether there were so many left.
+    /// Takes steps; returns `true` if there were so many left.
     fn spend(&mut self, steps: usize) -> bool {
         let enough = self.steps > steps;
         self.steps = self.steps.saturating_sub(steps);
@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(
             restored(Provider::Gemini, &schema, json!({"any": "Oslo"})).0,
             json!({"any": "Oslo"}),
-            "that is no JSON"
+            "that is not JSON"
         );
         assert_eq!(restored(Provider::Gemini, &schema, json!({"level": "3"})).0, json!({"level": "3"}));
         assert_eq!(restored(Provider::OpenAiChat, &schema, texts.clone()).0, texts, "others have no such texts");

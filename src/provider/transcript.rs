@@ -34,7 +34,7 @@ impl Query {
     ///
     /// The last message of the user is the request, those before it are its context, and the names that the assistant
     /// called are kept. Nothing else is read: who writes a tool's result or the assistant's text has no say in what is
-    /// picked. Of a long transcript the end is read. `None` where the value is no transcript.
+    /// picked. Of a long transcript the end is read. `None` where the value is not a transcript.
     pub fn from_transcript(value: &Value) -> Option<Self> {
         let Transcript { mut said, called } = Transcript::read(value)?;
         let request = said.pop().unwrap_or_default();

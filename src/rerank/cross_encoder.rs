@@ -55,7 +55,7 @@ impl CrossEncoder {
     }
 
     /// Opens a model by its name: one of fastembed's (`JINARerankerV1TurboEn`), or its name on the hub
-    /// (`jinaai/jina-reranker-v1-turbo-en`, or the part behind the stroke).
+    /// (`jinaai/jina-reranker-v1-turbo-en`, or the part behind the slash).
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl CrossEncoder {
     fn open(name: &str, session: impl Fn() -> Result<TextRerank, fastembed::Error>) -> Result<Self, EmbedError> {
         let load = |reason: String| EmbedError::Load { name: name.to_owned(), reason };
         let mut first = session().map_err(|error| load(chain(&error)))?;
-        score(&mut first, "probe", "probe").map_err(|reason| load(format!("it is no cross-encoder: {reason}")))?;
+        score(&mut first, "probe", "probe").map_err(|reason| load(format!("it is not a cross-encoder: {reason}")))?;
         let sessions = onnx::sessions(first, session).map_err(|error| load(chain(&error)))?;
         Ok(Self { shared: Arc::new(Shared { name: name.to_owned(), sessions }) })
     }

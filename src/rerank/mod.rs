@@ -80,7 +80,7 @@ pub(crate) fn order(answer: &[RerankScore], window: usize) -> Result<Vec<RerankS
         match scores.get_mut(candidate) {
             None => return Err(format!("a score for the candidate {place}, and there are {window}")),
             Some(_) if !score.is_finite() => {
-                return Err(format!("the candidate {place} the score {score}, which is no finite number"));
+                return Err(format!("the candidate {place} the score {score}, which is not a finite number"));
             }
             Some(known @ None) => *known = Some(score),
             Some(Some(_)) => return Err(format!("two scores for the candidate {place}")),
@@ -166,12 +166,12 @@ mod tests {
     fn the_fault_is_named() {
         let fault = |answer: &[(usize, f32)]| {
             let scores = answer.iter().map(|&(candidate, score)| RerankScore { candidate, score });
-            order(&scores.collect::<Vec<_>>(), 2).expect_err("it is no permutation")
+            order(&scores.collect::<Vec<_>>(), 2).expect_err("it is not a permutation")
         };
         assert_eq!(fault(&[(0, 1.0)]), "no score for the candidate 2 of 2");
         assert_eq!(fault(&[(0, 1.0), (0, 1.0)]), "two scores for the candidate 1");
         assert_eq!(fault(&[(0, 1.0), (1, 1.0), (2, 1.0)]), "a score for the candidate 3, and there are 2");
-        assert_eq!(fault(&[(1, f32::NAN)]), "the candidate 2 the score NaN, which is no finite number");
+        assert_eq!(fault(&[(1, f32::NAN)]), "the candidate 2 the score NaN, which is not a finite number");
         assert!(fault(&[(usize::MAX, 1.0)]).contains("and there are 2"));
     }
 }

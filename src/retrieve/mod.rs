@@ -1,4 +1,4 @@
-//! From a request to one signal a retriever: a score for every tool of the catalog.
+//! From a request to one signal per retriever: a score for every tool of the catalog.
 //!
 //! A request of several sentences may need a tool for each, and a tool that one of them asks for drowns in the whole.
 //! So a score is half that of the whole request and half that of the sentence that fits the tool best; `docs/results.md`
@@ -20,9 +20,9 @@ use crate::ranking::{Candidate, ToolId};
 /// What one retriever says of every tool.
 #[derive(Debug, Clone)]
 pub(crate) struct Signal {
-    /// One score a tool, in registration order; higher is better.
+    /// One score per tool, in registration order; higher is better.
     pub(crate) scores: Vec<f32>,
-    /// A score that is no evidence: tools at or below it do not match.
+    /// A score that is not evidence: tools at or below it do not match.
     pub(crate) floor: f32,
     /// The largest score that this request could give to any tool.
     pub(crate) ceiling: f32,

@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     fn of(schema: &Value) -> Option<Value> {
-        example(schema, &Compiled::new(schema).expect("the schema is sound"))
+        example(schema, &Compiled::new(schema).expect("the schema is valid"))
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl Compiled {
         Ok(Self { validator, cost, takes_none })
     }
 
-    /// Tells whether a call may have these arguments: they are an object, and fit.
+    /// Returns `true` if a call may have these arguments: they are an object, and fit.
     pub(crate) fn accepts(&self, arguments: &Value) -> bool {
         match arguments {
             Value::Object(members) if self.takes_none => members.is_empty(),
@@ -97,7 +97,7 @@ impl Compiled {
     }
 }
 
-/// Tells whether an error is about text in place of an object or an array, among what may stand there.
+/// Returns `true` if an error is about text in place of an object or an array, among what may stand there.
 fn wants_structure(error: &ValidationError<'_>) -> bool {
     let structures = [JsonType::Object, JsonType::Array];
     error.instance().is_string()
@@ -178,7 +178,7 @@ mod tests {
     use serde_json::json;
 
     fn faults(schema: &Value, arguments: &Value) -> Vec<String> {
-        let compiled = Compiled::new(schema).expect("the schema is sound");
+        let compiled = Compiled::new(schema).expect("the schema is valid");
         let faults: Vec<String> = compiled.faults(arguments).iter().map(ToString::to_string).collect();
         assert_eq!(compiled.accepts(arguments), faults.is_empty(), "{arguments}");
         faults

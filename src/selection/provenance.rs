@@ -157,7 +157,7 @@ pub struct PriorEvidence {
 #[non_exhaustive]
 pub struct CalledTogether {
     /// The id of the tool in use.
-    pub with: String,
+    pub tool_id: String,
     /// In how many tasks both were called.
     pub together: u32,
     /// In how many tasks they would both have been, had they nothing to do with each other.

@@ -73,7 +73,7 @@ impl Analyzer {
     /// sentence.
     pub(crate) fn terms(&mut self, text: &str, mut each: impl FnMut(AnalyzedTerm<'_>)) {
         let mut pair = String::new();
-        // The last word that is no stop word: its stem opens `pair`, and this is where it stands.
+        // The last word that is not a stop word: its stem opens `pair`, and this is where it stands.
         let mut last: Option<(usize, usize)> = None;
         self.0.token_stream(text).process(&mut |token| {
             let (start, end) = (token.offset_from, token.offset_to);
@@ -214,13 +214,13 @@ impl Iterator for Words<'_> {
     }
 }
 
-/// Tells whether a word ends between `previous` and `current`.
+/// Returns `true` if a word ends between `previous` and `current`.
 fn is_boundary(previous: char, current: char, next: Option<char>) -> bool {
     !current.is_alphanumeric()
         || is_unspaced(current)
         || previous.is_numeric() != current.is_numeric()
         || (previous.is_lowercase() && current.is_uppercase())
-        // `HTTPResponse`: the last capital before a small letter starts a word.
+        // `HTTPResponse`: the last capital before a lowercase letter starts a word.
         || (previous.is_uppercase() && current.is_uppercase() && next.is_some_and(char::is_lowercase))
 }
 

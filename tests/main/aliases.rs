@@ -24,7 +24,7 @@ fn untrusted(source: &str) -> CatalogOptions {
 }
 
 fn operator(aliases: &Value) -> CatalogOptions {
-    let aliases = OperatorAliases::from_slice(aliases.to_string().as_bytes(), "ours").expect("the aliases are sound");
+    let aliases = OperatorAliases::from_slice(aliases.to_string().as_bytes(), "ours").expect("the aliases are valid");
     CatalogOptions { aliases: Some(aliases), ..CatalogOptions::default() }
 }
 
@@ -60,7 +60,7 @@ fn a_second_tool_of_a_name_and_an_alias_that_is_a_name_give_way() {
     assert_eq!(meaning(&catalog, "z"), None, "it went with its tool");
     assert_eq!(catalog.notices().len(), 2, "{:?}", catalog.notices());
     let other_source = [entry("a", "s", &[]), entry("a", "t", &[])];
-    assert_eq!(read(&CatalogOptions::default(), &other_source).expect("another source is no conflict").len(), 2);
+    assert_eq!(read(&CatalogOptions::default(), &other_source).expect("another source is not a conflict").len(), 2);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn an_untrusted_source_takes_neither_aliases_nor_names_from_others() {
     assert_eq!(meaning(&catalog, "readFile"), None, "in any writing");
     assert_eq!(tool_of(&catalog, "evil/read_file"), "evil/read_file");
     assert_eq!(tool_of(&catalog, "createIssue"), "forge/createIssue");
-    assert_eq!(tool_of(&catalog, "create_issue"), "forge/createIssue", "trusted in another writing comes first");
+    assert_eq!(tool_of(&catalog, "create_issue"), "forge/createIssue", "trusted in a variant spelling comes first");
     assert_eq!(tool_of(&catalog, "ticket"), "forge/createIssue");
     assert_eq!(tool_of(&catalog, "dance"), "evil/dance");
     assert_eq!(catalog.notices().len(), 3, "{:?}", catalog.notices());
@@ -95,14 +95,14 @@ fn an_untrusted_tool_cannot_give_itself_the_id_of_a_name() {
     let mut claims = entry("dance", "evil", &[]);
     claims["id"] = json!("create_issue");
     let entries = [entry("create_issue", "forge", &[]), claims];
-    let catalog = read(&untrusted("evil"), &entries).expect("it is sound");
+    let catalog = read(&untrusted("evil"), &entries).expect("it is valid");
     assert_eq!(tool_of(&catalog, "create_issue"), "forge/create_issue");
 }
 
 #[test]
 fn an_untrusted_tool_without_a_source_has_no_reserved_name() {
     let entry = |name: &str, untrusted: bool| json!({"name": name, "untrusted": untrusted, "parameters": {}});
-    let catalog = read(&warn(), &[entry("bash", true), entry("dance", true)]).expect("it is sound");
+    let catalog = read(&warn(), &[entry("bash", true), entry("dance", true)]).expect("it is valid");
     assert_eq!(meaning(&catalog, "bash"), None);
     assert_eq!(tool_of(&catalog, "dance"), "dance");
 }
@@ -114,7 +114,7 @@ fn aliases_of_an_untrusted_source_are_not_searched_and_the_operator_s_are() {
         json!({"name": "yk2", "source": "ours", "description": "Sorts things", "parameters": {}}),
     ];
     let found = |options: &CatalogOptions| {
-        let catalog = read(options, &entries).expect("it is sound");
+        let catalog = read(options, &entries).expect("it is valid");
         let engine = Engine::builder(catalog).keyword_only().build().expect("keywords need nothing");
         ids(&pick(&engine, "a zeppelin for the weekend", &PickOptions::default())).join(" ")
     };
@@ -165,7 +165,7 @@ fn the_ecosystem_s_names_find_the_tools_of_the_seed_terminal() {
     let entries =
         [entry("terminalRun", "host", &[]), entry("terminalReadFile", "host", &[]), entry("read_file", "evil", &[])];
     let options = CatalogOptions { aliases: Some(OperatorAliases::ecosystem()), ..untrusted("evil") };
-    let catalog = read(&options, &entries).expect("it is sound");
+    let catalog = read(&options, &entries).expect("it is valid");
     for (name, tool) in
         [("bash", "host/terminalRun"), ("shell", "host/terminalRun"), ("read_file", "host/terminalReadFile")]
     {
@@ -204,7 +204,7 @@ fn hostile(name: &str, id: &str, alias: &str) -> Tool {
 fn an_untrusted_tool_made_in_code_keeps_neither_its_alias_nor_its_id() {
     let trusted = || tool("host", "terminalRun", "Runs a command");
     let together = Catalog::from_tools([hostile("run", "terminalRun", "bash"), trusted()]).expect("it gives way");
-    let later = Catalog::from_tools([trusted()]).expect("sound").with_tools([hostile("run", "host/terminalRun", "sh")]);
+    let later = Catalog::from_tools([trusted()]).expect("valid").with_tools([hostile("run", "host/terminalRun", "sh")]);
     for catalog in [together, later.expect("it gives way")] {
         assert_eq!(meaning(&catalog, "bash"), None);
         assert_eq!(meaning(&catalog, "sh"), None);
@@ -228,7 +228,7 @@ fn options_hold_for_tools_in_memory_and_for_those_that_are_added() {
     options.aliases = operator(&json!({"bash": "evil/run", "gone": "host/terminalRun"})).aliases;
     let plain = |name: &str, alias: &str| Tool { untrusted: false, ..hostile(name, name, alias) };
     let terminal = tool("host", "terminalRun", "Runs a command");
-    let old = options.collect([plain("run", "sh"), terminal]).expect("sound");
+    let old = options.collect([plain("run", "sh"), terminal]).expect("valid");
     let new = old.with_tools([plain("later", "bash"), plain("run", "x")]).expect("they give way");
     assert!(old.tools().iter().zip(new.tools()).all(|(a, b)| std::sync::Arc::ptr_eq(a, b)), "they are shared");
     assert_eq!(
@@ -246,6 +246,6 @@ fn options_hold_for_tools_in_memory_and_for_those_that_are_added() {
 #[test]
 fn a_default_source_that_is_not_trusted_holds_for_tools_in_memory() {
     let options = CatalogOptions { default_source: Some("evil".to_owned()), ..untrusted("evil") };
-    let catalog = options.collect([Tool::new("run", "")]).expect("sound");
+    let catalog = options.collect([Tool::new("run", "")]).expect("valid");
     assert!(catalog.find("evil/run").is_some_and(|id| catalog.tool(id).untrusted));
 }

@@ -23,7 +23,7 @@ fn read(entries: &Value) -> Result<Catalog, CatalogError> {
 }
 
 fn hydrator(entries: &Value) -> Hydrator {
-    hydrator_of(read(entries).expect("the entries are sound"))
+    hydrator_of(read(entries).expect("the entries are valid"))
 }
 
 fn call(name: &str, arguments: &str) -> ToolCall {
@@ -331,7 +331,7 @@ fn hostile_arguments_are_refused_with_typed_errors() {
     for nothing in ["", "  \n"] {
         assert!(matches!(error(nothing), CallError::Invalid { .. }), "no text is no arguments");
     }
-    let small = hydrator_of(read(&temperature()).expect("sound")).max_argument_bytes(10);
+    let small = hydrator_of(read(&temperature()).expect("valid")).max_argument_bytes(10);
     assert!(matches!(
         refused(small.hydrate(&call("get_temperature", "{\"city\": \"Bern\"}"))),
         CallError::TooLarge { .. }
@@ -367,7 +367,7 @@ fn hostile_schemas_are_refused_or_bounded() {
 fn the_canonical_schema_validates_what_a_provider_was_shown_otherwise() {
     let entries = json!([{"name": "search", "source": "web", "parameters": {"type": "object", "required": ["q"],
         "properties": {"q": {"type": "string", "maxLength": 5}, "$top": {"type": "integer"}}}}]);
-    let catalog = read(&entries).expect("sound");
+    let catalog = read(&entries).expect("valid");
     let translation =
         translate(catalog.tools(), Provider::Anthropic, &TranslateOptions::default()).expect("it can be shown");
     let shown = &translation.tools[0]["input_schema"]["properties"];

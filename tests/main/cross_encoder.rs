@@ -12,7 +12,7 @@ use crate::minilm::{models, options};
 use crate::support::{catalog, fixture, ids, pick, tool};
 
 static OVERLAP: LazyLock<Arc<CrossEncoder>> = LazyLock::new(|| {
-    Arc::new(CrossEncoder::from_folder(fixture("rerankers/overlap"), &options()).expect("the model is sound"))
+    Arc::new(CrossEncoder::from_folder(fixture("rerankers/overlap"), &options()).expect("the model is valid"))
 });
 
 const REQUEST: &str = "Book a room and send the weather forecast";
@@ -96,7 +96,7 @@ fn models_that_are_none_are_refused_by_name_and_reason() {
     assert!(refusal().contains("tokenizer.json"), "{}", refusal());
     // An embedding model gives vectors of words, and no score.
     let error = CrossEncoder::from_folder(models().join("minilm"), &options()).expect_err("it embeds").to_string();
-    assert!(error.contains("it is no cross-encoder") && error.contains("logits"), "{error}");
+    assert!(error.contains("it is not a cross-encoder") && error.contains("logits"), "{error}");
     let error = CrossEncoder::from_name("bge-reranker-bas", &options()).expect_err("it has no such name").to_string();
     assert!(error.contains("did you mean \"bge-reranker-base\"") && error.contains("JINARerankerV1TurboEn"), "{error}");
 }

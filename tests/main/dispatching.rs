@@ -27,7 +27,7 @@ fn options() -> EndpointOptions {
 }
 
 async fn ask(provider: Provider, server: &Server, request: Value) -> Result<ToolCalls, ToolCallError> {
-    let client = ProviderClient::new(provider, &server.url, &options()).expect("the URL is sound");
+    let client = ProviderClient::new(provider, &server.url, &options()).expect("the URL is valid");
     tool_call(&client, request, &tools(), &ToolCallOptions::default()).await
 }
 
@@ -140,7 +140,7 @@ async fn a_client_that_cannot_ask_says_so() {
     assert!(whole(&error).contains("names no model"), "{error}");
     let slow = Server::new(|_, _| Reply::Hang);
     let options = EndpointOptions { timeout: Duration::from_millis(200), ..EndpointOptions::default() };
-    let client = ProviderClient::new(Provider::Ollama, &slow.url, &options).expect("the URL is sound");
+    let client = ProviderClient::new(Provider::Ollama, &slow.url, &options).expect("the URL is valid");
     let error = tool_call(&client, json!({"model": "m"}), &tools(), &ToolCallOptions::default()).await;
     let error = error.expect_err("it hangs");
     assert!(whole(&error).contains("no whole answer within 200ms"), "{error}");
@@ -156,7 +156,7 @@ async fn a_call_by_the_claimed_alias_of_an_untrusted_tool_is_a_call_of_no_tool()
         Reply::Json(json!({"message": {"role": "assistant", "content": "",
             "tool_calls": [{"function": {"name": "bash", "arguments": {}}}]}}))
     });
-    let client = ProviderClient::new(Provider::Ollama, &server.url, &options()).expect("the URL is sound");
+    let client = ProviderClient::new(Provider::Ollama, &server.url, &options()).expect("the URL is valid");
     let outcome = tool_call(&client, json!({"model": "m"}), &[Arc::new(evil)], &ToolCallOptions::default()).await;
     assert!(matches!(outcome.expect("it answers").calls[..], [Err(CallError::UnknownTool { .. })]));
 }

@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use crate::support::{fixture, hydrator_of};
 
 fn terminal() -> Catalog {
-    Catalog::open(fixture("catalogs/terminal")).expect("the fixture is sound")
+    Catalog::open(fixture("catalogs/terminal")).expect("the fixture is valid")
 }
 
 fn without_aliases() -> Catalog {
     let tools =
         terminal().tools().iter().map(|tool| Tool { aliases: Vec::new(), ..tool.as_ref().clone() }).collect::<Vec<_>>();
-    Catalog::from_tools(tools).expect("it is sound")
+    Catalog::from_tools(tools).expect("it is valid")
 }
 
 fn read(entries: &Value, options: &CatalogOptions) -> Result<Catalog, String> {
@@ -114,7 +114,7 @@ fn an_unknown_tool_fails_fast_with_a_helpful_message() {
 fn an_old_name_lives_on_as_a_deprecated_alias() {
     let entries = json!([{"name": "execute_command", "aliases": [{"name": "terminalRun", "deprecated": true}],
         "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}]);
-    let catalog = read(&entries, &CatalogOptions::default()).expect("it is sound");
+    let catalog = read(&entries, &CatalogOptions::default()).expect("it is valid");
     let shown = shown(&catalog, Provider::OpenAiChat, Advertising::PrimaryAlias);
     assert_eq!(functions(&shown)[0].0, "execute_command", "what is deprecated is not shown");
     let call = ready(hydrator_of(catalog).hydrate(&called("terminalRun", &json!({"command": "ls"}))));
@@ -202,7 +202,7 @@ fn a_section_of_the_prompt_can_tell_tools_with_aliases_and_skills() {
 fn deploy_staging() -> Skill {
     let path = fixture("skills-terminal/deploy-staging/SKILL.md");
     let text = std::fs::read_to_string(&path).expect("the fixture is there");
-    Skill::parse(&text, "deploy-staging/SKILL.md").expect("it is sound")
+    Skill::parse(&text, "deploy-staging/SKILL.md").expect("it is valid")
 }
 
 fn compatibility(catalog: &Catalog) -> SkillReport {
@@ -232,7 +232,7 @@ fn temperature() -> Tool {
 
 #[test]
 fn a_definition_maps_onto_each_provider_s_shape() {
-    let catalog = Catalog::from_tools([temperature()]).expect("it is sound");
+    let catalog = Catalog::from_tools([temperature()]).expect("it is valid");
     let tool = |provider| shown(&catalog, provider, Advertising::Canonical).tools[0].clone();
     let parameters = temperature().parameters.expect("it has a schema");
     let (name, description) = (json!("get_temperature"), json!("Get the current temperature for a city"));
@@ -256,7 +256,7 @@ fn complex_schemas_survive_verbatim() {
         "properties": {"city": {"type": "string"}}}}, "required": ["at"],
         "properties": {"at": {"$ref": "#/$defs/place"}, "units": {"type": "array", "items": {"enum": ["C", "F"]}}}});
     let tool = Tool { parameters: Some(schema.clone()), ..temperature() };
-    let catalog = Catalog::from_tools([tool]).expect("it is sound");
+    let catalog = Catalog::from_tools([tool]).expect("it is valid");
     for provider in Provider::ALL {
         shown(&catalog, provider, Advertising::Canonical);
     }
@@ -269,7 +269,7 @@ fn complex_schemas_survive_verbatim() {
 #[test]
 fn strict_is_passed_on_where_a_provider_has_it_and_left_out_elsewhere() {
     let tool = Tool { strict: Some(true), ..temperature() };
-    let catalog = Catalog::from_tools([tool]).expect("it is sound");
+    let catalog = Catalog::from_tools([tool]).expect("it is valid");
     let strict =
         |provider| shown(&catalog, provider, Advertising::Canonical).tools[0].to_string().contains("\"strict\":true");
     assert!(strict(Provider::OpenAiChat) && strict(Provider::OpenAiResponses) && strict(Provider::Anthropic));
@@ -313,7 +313,7 @@ async fn picked_tools_are_what_the_model_is_shown() {
     let picked: Vec<Arc<Tool>> = selection.picks.iter().map(|pick| Arc::clone(&pick.tool)).collect();
     assert_eq!(picked[0].name, "get_temperature");
     let shown = translate(&picked, Provider::Ollama, &TranslateOptions::default()).expect("they can be shown");
-    let catalog = Catalog::from_tools(picked.iter().map(|tool| tool.as_ref().clone())).expect("they are sound");
+    let catalog = Catalog::from_tools(picked.iter().map(|tool| tool.as_ref().clone())).expect("they are valid");
     let hydrator = hydrator_of(catalog).translated(&shown);
     ready(hydrator.hydrate(&called("get_temperature", &json!({"city": "Lugano"}))));
 }

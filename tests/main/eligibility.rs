@@ -48,8 +48,8 @@ fn check_ineligible(tool: &str, code: &str, options: &PickOptions) {
         let selection = pick(engine, &format!("use `{tool}`, or any other {name}"), &options);
         assert!(!ids(&selection).contains(&tool), "{tool} was picked by {path}");
         let considered = selection.considered.as_ref().expect("debug is on");
-        assert!(considered.iter().all(|considered| considered.tool != tool), "{tool} was considered by {path}");
-        let report = selection.ineligible.tools.iter().find(|ineligible| ineligible.tool == tool);
+        assert!(considered.iter().all(|considered| considered.tool_id != tool), "{tool} was considered by {path}");
+        let report = selection.ineligible.tools.iter().find(|ineligible| ineligible.tool_id == tool);
         let report = report.unwrap_or_else(|| panic!("{tool} is named, and not reported by {path}"));
         assert!(report.reasons.iter().any(|reason| reason.code() == code), "{path}: {:?}", report.reasons);
         assert!(report.named.is_some(), "{path}");
@@ -143,14 +143,14 @@ fn check_calls(access: &Access) -> (usize, usize) {
     for tool in catalog.tools() {
         let options = PickOptions { access: access.clone(), ..PickOptions::default() };
         let selection = pick(&WORKPLACE, &format!("`{}`", tool.id), &options);
-        let Some(refused) = selection.ineligible.tools.iter().find(|ineligible| ineligible.tool == tool.id) else {
+        let Some(refused) = selection.ineligible.tools.iter().find(|ineligible| ineligible.tool_id == tool.id) else {
             continue;
         };
         let mut check = |hydrator: &Hydrator, name: &str| {
             let call = ToolCall { id: None, name: name.to_owned(), arguments: Arguments::Json(json!({})) };
             match hydrator.hydrate(&call).expect_err(name) {
                 CallError::Ineligible { tool, reasons } => {
-                    assert_eq!((tool, reasons), (refused.tool.clone(), refused.reasons.clone()), "{name}");
+                    assert_eq!((tool, reasons), (refused.tool_id.clone(), refused.reasons.clone()), "{name}");
                 }
                 CallError::AmbiguousTool { .. } => assert_eq!(name, tool.name, "only a bare name may be shared"),
                 other => panic!("{name}: {other}"),

@@ -25,7 +25,7 @@ impl Server {
     }
 
     fn open(&self) -> EndpointEmbedder {
-        self.try_open().expect("the endpoint is sound")
+        self.try_open().expect("the endpoint is valid")
     }
 
     fn try_open(&self) -> Result<EndpointEmbedder, EmbedError> {
@@ -89,7 +89,7 @@ fn vectors_come_in_the_order_of_the_texts_and_of_unit_length() {
     });
     let embedder = server.open();
     let texts = ["book a room", "", "查询订单", "read \"file\"\n", "book a room"];
-    let found = embed(&embedder, &texts).expect("the endpoint is sound");
+    let found = embed(&embedder, &texts).expect("the endpoint is valid");
     assert_eq!(embedder.dimensions(), fake_vector("").len());
     for (text, vector) in texts.iter().zip(&found) {
         let cosine: f32 = vector.iter().zip(fake_vector(text)).map(|(a, b)| a * b).sum();
@@ -110,7 +110,7 @@ fn many_texts_are_sent_in_batches_and_progress_is_told() {
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let told = Mutex::new(Vec::new());
     let tell = |done| told.lock().expect("nobody panicked").push(done);
-    let found = server.open().embed(Role::Document, &texts, &tell).expect("the endpoint is sound");
+    let found = server.open().embed(Role::Document, &texts, &tell).expect("the endpoint is valid");
     assert_eq!(found.len(), 150);
     assert_eq!(*told.lock().expect("nobody panicked"), [64, 128, 150]);
     let sizes: Vec<usize> = server.asked()[1..].iter().map(|asked| asked.texts().len()).collect();
@@ -120,7 +120,7 @@ fn many_texts_are_sent_in_batches_and_progress_is_told() {
 #[test]
 fn identities_tell_endpoints_and_models_apart() {
     let (one, other) = (Server::new(|_, asked| sound(asked)), Server::new(|_, asked| sound(asked)));
-    let open = |url: &str, model: &str| EndpointEmbedder::open(url, model, &options()).expect("the endpoint is sound");
+    let open = |url: &str, model: &str| EndpointEmbedder::open(url, model, &options()).expect("the endpoint is valid");
     let identity = open(&one.url, "fake").identity().to_owned();
     assert!(identity.contains(&one.url) && identity.contains("fake") && !identity.contains(KEY), "{identity}");
     assert_eq!(identity, open(&format!("{}/embeddings", one.url), "fake").identity());
@@ -305,7 +305,7 @@ fn an_endpoint_that_fails_on_tools_is_an_error_and_on_a_request_leaves_the_other
     check_told(&error, &server, "400 Bad Request: too long");
     // One to open, four batches of 220 tools, and then requests.
     let server = Server::new(|n, asked| if n == 6 { Reply::status("403 Forbidden", "") } else { sound(asked) });
-    let engine = engine(&server).expect("the endpoint is sound");
+    let engine = engine(&server).expect("the endpoint is valid");
     let hybrid = pick(&engine, "book a meeting room", &PickOptions::default());
     assert_eq!((hybrid.scorer.as_str(), ids(&hybrid)[0]), ("hybrid", "calendar/book_meeting_room"));
     assert!(hybrid.degraded.is_empty() && hybrid.picks[0].provenance.semantic.len() == 2);
@@ -322,7 +322,7 @@ fn what_is_cached_is_not_asked_for_again() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     for requests in [5, 6] {
         let builder = Engine::builder(workplace()).embedder(Arc::new(server.open()));
-        let engine = builder.cache_dir(temporary.path()).build().expect("the endpoint is sound");
+        let engine = builder.cache_dir(temporary.path()).build().expect("the endpoint is valid");
         assert_eq!(engine.stats().cache.map(|cache| cache.entries), Some(220));
         assert_eq!(server.asked().len(), requests, "one to open; tools are embedded once");
     }

@@ -33,7 +33,7 @@ fn faults(result: Result<Catalog, CatalogError>) -> Vec<CatalogFault> {
 
 /// The single tool of a catalog with this one entry.
 fn one(entry: Value) -> Arc<Tool> {
-    let catalog = read(&json!([entry])).expect("the entry is sound");
+    let catalog = read(&json!([entry])).expect("the entry is valid");
     assert_eq!(catalog.len(), 1);
     Arc::clone(&catalog.tools()[0])
 }
@@ -102,7 +102,7 @@ fn a_given_id_is_the_identity_and_a_source_qualifies_the_rest() {
         {"name": "a", "source": "t", "parameters": {}},
         {"name": "a", "parameters": {}},
     ]))
-    .expect("the same name in other sources is no conflict");
+    .expect("the same name in other sources is not a conflict");
     let ids: Vec<&str> = catalog.tools().iter().map(|tool| tool.id.as_str()).collect();
     assert_eq!(ids, ["x-1", "t/a", "a"]);
     assert_eq!(catalog.tools()[0].qualified_name(), "s/a");
@@ -117,7 +117,7 @@ fn a_file_or_its_folder_names_the_source_of_tools_that_name_none() {
         let path = temporary.path().join(file);
         fs::create_dir_all(path.parent().expect("it lies in a folder")).expect("a folder can be made");
         fs::write(&path, entry).expect("a file can be written");
-        let open = |path: &Path| Catalog::open(path).expect("the catalog is sound").tools()[0].source.clone();
+        let open = |path: &Path| Catalog::open(path).expect("the catalog is valid").tools()[0].source.clone();
         assert_eq!(open(&path).as_deref(), Some(source), "{file}");
         if file.contains("/tools.") {
             assert_eq!(open(path.parent().expect("it lies in a folder")).as_deref(), Some(source), "folder of {file}");
@@ -131,7 +131,7 @@ fn a_folders_whole_name_is_the_source() {
     let folder = temporary.path().join("release-1.2");
     fs::create_dir(&folder).expect("a folder can be made");
     fs::write(folder.join("tools.jsonl"), br#"{"name": "a", "parameters": {}}"#).expect("a file can be written");
-    let catalog = Catalog::open(&folder).expect("the catalog is sound");
+    let catalog = Catalog::open(&folder).expect("the catalog is valid");
     assert_eq!(catalog.tools()[0].source.as_deref(), Some("release-1.2"));
 }
 
@@ -445,7 +445,7 @@ fn the_digest_tells_equal_content_from_changed_content() {
 #[test]
 fn a_changed_catalog_shares_the_tools_that_stay() {
     let old = open("formats/native.json");
-    let new = old.with_tools([tool("samples", "extra", "")]).expect("there is no conflict");
+    let new = old.with_tools([tool("samples", "extra", "")]).expect("there is not a conflict");
     assert_eq!((old.len(), new.len()), (3, 4), "the old catalog stays as it is");
     assert!(old.tools().iter().zip(new.tools()).all(|(a, b)| Arc::ptr_eq(a, b)));
     assert_eq!(new.find("samples/extra").map(|id| id.index()), Some(3));

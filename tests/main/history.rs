@@ -18,7 +18,7 @@ fn calls(name: &str) -> Value {
 }
 
 fn ask(engine: &Engine, transcript: &[Value], options: &PickOptions) -> Selection {
-    engine.pick(&Query::from(&json!(transcript)), options).expect("the options are sound")
+    engine.pick(&Query::from(&json!(transcript)), options).expect("the options are valid")
 }
 
 fn bytes(selection: &Selection) -> String {
@@ -92,7 +92,7 @@ fn enormous_and_deep_transcripts_are_read_in_part() {
     let query = Query::from(&json!(transcript));
     assert_eq!((query.text(), query.called().len()), ("book a meeting room", 0));
     assert_eq!(query.context(), "message 19999 on parking");
-    let selection = WORKPLACE.pick(&query, &PickOptions::default()).expect("the options are sound");
+    let selection = WORKPLACE.pick(&query, &PickOptions::default()).expect("the options are valid");
     assert!(ids(&selection).contains(&"calendar/book_meeting_room"));
 }
 
@@ -134,7 +134,7 @@ fn a_tool_in_use_that_may_not_be_seen_is_left_out_and_that_is_said() {
     let selection = pick(&WORKPLACE, "weather in Oslo", &options);
     assert!(!ids(&selection).contains(&"warehouse/drop_table"));
     let first = &selection.ineligible.tools[0];
-    assert_eq!((first.tool.as_str(), first.named.as_deref()), ("warehouse/drop_table", Some("drop_table")));
+    assert_eq!((first.tool_id.as_str(), first.named.as_deref()), ("warehouse/drop_table", Some("drop_table")));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn travel(sequences: &str) -> Engine {
         tool("t", "paint", "Paints a picture of a flight"),
     ]);
     let sequences = Sequences::from_slice(sequences.as_bytes(), "test").expect("well formed");
-    Engine::builder(tools).sequences(sequences).build().expect("the engine is sound")
+    Engine::builder(tools).sequences(sequences).build().expect("the engine is valid")
 }
 
 const HABIT: &str = "[\"find_flight\", \"paint\"]\n{\"tools\": [\"find_flight\", \"exchange_rate\"]}\n[\"geocode\"]\n";
@@ -196,7 +196,7 @@ fn what_goes_with_a_tool_in_use_is_raised_and_the_numbers_are_told() {
     let raised = with.picks.iter().find(|pick| pick.tool.name == "exchange_rate").expect("it is picked");
     let prior = raised.provenance.prior.as_ref().expect("it has gained");
     let [by] = &prior.by[..] else { panic!("it gains by one tool: {prior:?}") };
-    assert_eq!((by.with.as_str(), by.together), ("t/find_flight", 20));
+    assert_eq!((by.tool_id.as_str(), by.together), ("t/find_flight", 20));
     assert!((by.expected - 40.0 * 20.0 / 60.0).abs() < 1e-4);
     assert!((by.log_ratio - (21.0_f32 / (1.0 + by.expected)).ln()).abs() < 1e-5);
     let fusion = raised.provenance.fusion.as_ref().expect("it is fused");
@@ -228,7 +228,7 @@ fn sequences_that_share_nothing_with_the_catalog_or_the_task_change_nothing() {
     let plain = engine(workplace());
     let with = |sequences: &str| {
         let sequences = Sequences::from_slice(sequences.as_bytes(), "test").expect("well formed");
-        Engine::builder(workplace()).sequences(sequences).build().expect("the engine is sound")
+        Engine::builder(workplace()).sequences(sequences).build().expect("the engine is valid")
     };
     let same = |other: &Engine, options: &PickOptions| {
         let strip = |mut selection: Selection| {

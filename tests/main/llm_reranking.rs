@@ -31,7 +31,7 @@ fn tools() -> Vec<Tool> {
 
 fn reranker(provider: Provider, server: &Server) -> LlmReranker {
     let options = EndpointOptions { api_key: Some(KEY.to_owned()), ..Default::default() };
-    let client = ProviderClient::new(provider, &server.url, &options).expect("the URL is sound");
+    let client = ProviderClient::new(provider, &server.url, &options).expect("the URL is valid");
     LlmReranker::new(client, "m-1").expect("the provider is known")
 }
 
@@ -161,7 +161,7 @@ fn a_model_that_answers_badly_leaves_the_prior_order() {
         (|_| Reply::Json(says(Provider::OpenAiChat, "Either {\"c1\": 1} or {\"c1\": 2}")), "no object of scores"),
         (
             |asked| Reply::Json(says(Provider::OpenAiChat, &scores(asked, |_| 5).replace("c2", "c9"))),
-            "\"c9\", which is no id",
+            "\"c9\", which is not an id",
         ),
         (|asked| Reply::Json(says(Provider::OpenAiChat, &scores(asked, |_| 5).replace("c2", "c1"))), "two scores for"),
         (|asked| Reply::Json(says(Provider::OpenAiChat, &scores(asked, |_| 500))), "500, which is not from 0 to 10"),
@@ -235,7 +235,7 @@ fn an_instruction_in_a_description_is_data_and_a_model_that_obeys_it_cannot_do_h
     let server = Server::new(|_, _| Reply::Json(says(Provider::OpenAiChat, "{\"delete_everything\": 10}")));
     let engine = engine_over(hostile(), reranker(Provider::OpenAiChat, &server));
     let prior = prior(&engine);
-    check_prior_order(&pick(&engine, REQUEST, &options()), &prior, "\"delete_everything\", which is no id");
+    check_prior_order(&pick(&engine, REQUEST, &options()), &prior, "\"delete_everything\", which is not an id");
     let asked = &server.asked()[0];
     let told = told(asked);
     assert_eq!(told.len(), 5, "the description has made no line of its own: {told:?}");
@@ -306,7 +306,7 @@ fn no_more_requests_are_under_way_than_allowed() {
         let engine = engine.clone();
         std::thread::spawn(move || {
             let options = PickOptions { timeout: Some(TIMEOUT), ..options() };
-            engine.pick(&Query::new(request), &options).expect("being late is no error")
+            engine.pick(&Query::new(request), &options).expect("being late is not an error")
         })
     });
     for pick in picks {
@@ -330,7 +330,7 @@ fn members_of_the_request_can_be_put_in_and_taken_away() {
 #[test]
 fn a_reranker_that_cannot_ask_says_so() {
     let client = |provider| {
-        ProviderClient::new(provider, "http://localhost:1", &EndpointOptions::default()).expect("the URL is sound")
+        ProviderClient::new(provider, "http://localhost:1", &EndpointOptions::default()).expect("the URL is valid")
     };
     let error = LlmReranker::new(client(Provider::Gemini), "m").expect_err("that format is not spoken");
     assert!(matches!(error, RerankError::UnsupportedProvider { provider: "gemini" }), "{error}");

@@ -11,7 +11,7 @@ use picktools::{Engine, Mode, PickOptions, Selection};
 use crate::support::{ids, in_mode, pick, root, workplace};
 
 static MODEL: LazyLock<Arc<FastEmbedder>> = LazyLock::new(|| {
-    Arc::new(FastEmbedder::from_folder(models().join("minilm"), &options()).expect("the model is sound"))
+    Arc::new(FastEmbedder::from_folder(models().join("minilm"), &options()).expect("the model is valid"))
 });
 
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
@@ -161,7 +161,7 @@ fn damaged_files_are_errors_of_loading() {
 #[test]
 fn a_copied_folder_is_the_same_model_and_a_changed_one_is_not() {
     let copy = folder(&["model.onnx", "tokenizer.json"]);
-    let open = || FastEmbedder::from_folder(copy.path(), &options()).expect("the model is sound");
+    let open = || FastEmbedder::from_folder(copy.path(), &options()).expect("the model is valid");
     assert_eq!(open().identity(), MODEL.identity(), "cached vectors are good wherever the folder lies");
     fs::write(copy.path().join("config_sentence_transformers.json"), br#"{"prompts": {"query": "query: "}}"#)
         .expect("it can be written");

@@ -21,7 +21,7 @@ use crate::support::{
 
 /// The requests of the fixture catalog.
 static REQUESTS: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let queries = QuerySet::read(&fixture("catalogs/workplace/queries.jsonl")).expect("the fixture is sound");
+    let queries = QuerySet::read(&fixture("catalogs/workplace/queries.jsonl")).expect("the fixture is valid");
     queries.iter().map(|query| query.text.clone()).collect()
 });
 
@@ -107,9 +107,9 @@ fn a_named_tool_that_may_not_be_seen_is_reported() {
         let selection = pick(&WORKPLACE, query, &PickOptions::default());
         assert!(!ids(&selection).contains(&tool), "{query}");
         let first = &selection.ineligible.tools[0];
-        assert_eq!((first.tool.as_str(), first.named.as_deref()), (tool, Some(name)), "{query}");
+        assert_eq!((first.tool_id.as_str(), first.named.as_deref()), (tool, Some(name)), "{query}");
         assert_eq!(first.reasons.iter().map(|reason| reason.code()).collect::<Vec<_>>(), codes, "{query}");
-        assert_eq!(selection.ineligible.tools.iter().filter(|ineligible| ineligible.tool == tool).count(), 1);
+        assert_eq!(selection.ineligible.tools.iter().filter(|ineligible| ineligible.tool_id == tool).count(), 1);
     }
 }
 
@@ -120,7 +120,7 @@ fn if_more_are_named_than_fit_the_best_are_kept_and_the_rest_reported() {
     assert_eq!(all.picks.iter().filter(|pick| pick.provenance.named.is_some()).count(), 4);
     let few = pick(&WORKPLACE, query, &PickOptions { max_candidates: 2, ..PickOptions::default() });
     assert_eq!(ids(&few), ids(&all)[..2]);
-    let dropped: Vec<_> = few.dropped.iter().map(|dropped| (dropped.tool.as_str(), dropped.reason)).collect();
+    let dropped: Vec<_> = few.dropped.iter().map(|dropped| (dropped.tool_id.as_str(), dropped.reason)).collect();
     assert_eq!(dropped, [ids(&all)[2], ids(&all)[3]].map(|tool| (tool, DropReason::MaxCandidates)));
     assert!(all.dropped.is_empty());
 }
@@ -179,7 +179,7 @@ fn a_source_gets_no_more_than_its_share() {
         assert_eq!(bounded.picks.len(), 6, "others take the places");
         assert!(sources(&bounded).values().all(|&count| count <= share), "{:?}", ids(&bounded));
         let over = bounded.dropped.iter().filter(|dropped| dropped.reason == DropReason::MaxPerSource);
-        let over: Vec<&str> = over.map(|dropped| dropped.tool.as_str()).collect();
+        let over: Vec<&str> = over.map(|dropped| dropped.tool_id.as_str()).collect();
         assert!(ids(&free).iter().all(|id| ids(&bounded).contains(id) || over.contains(id)), "{over:?}");
     }
 }
@@ -326,7 +326,7 @@ fn check_outcome(engine: &Engine, query: &str, options: &PickOptions) {
     let public = public_ids(engine.catalog());
     assert!(ids(&selection).iter().all(|id| public.contains(id)), "{query:?}: {:?}", ids(&selection));
     assert!(selection.picks.iter().all(|pick| pick.reason.ends_with(['.', '!', '?', '。'])), "{query:?}");
-    assert_eq!(selection.catalog, engine.catalog().digest());
+    assert_eq!(selection.catalog_digest, engine.catalog().digest());
 }
 
 #[test]
@@ -488,7 +488,7 @@ fn a_tool_is_found_by_every_field_of_its_document() {
         {"name": "t7", "parameters": {"properties": {"x": {"type": "array", "items": {"properties": {"y": {"enum": ["thylacine"]}}}}}}},
     ]);
     let engine =
-        engine(Catalog::from_slice(entries.to_string().as_bytes(), "here", None).expect("the catalog is sound"));
+        engine(Catalog::from_slice(entries.to_string().as_bytes(), "here", None).expect("the catalog is valid"));
     for (query, tool) in [
         ("quokka", "quokka_counter"),
         ("wombats", "t1"),
@@ -524,7 +524,7 @@ fn the_json_form_is_fixed() {
         {"name": "drop_table", "source": "db", "description": "Deletes a table.", "parameters": {}, "safe": false, "allowed_roles": ["dba"]},
     ]);
     let engine =
-        engine(Catalog::from_slice(entries.to_string().as_bytes(), "here", None).expect("the catalog is sound"));
+        engine(Catalog::from_slice(entries.to_string().as_bytes(), "here", None).expect("the catalog is valid"));
     let options = PickOptions { debug: true, ..PickOptions::default() };
     let selection = pick(&engine, "is there rain in this town? then `reserve` it, or drop_table", &options);
     let json = serde_json::to_value(&selection).expect("a selection serialises");

@@ -178,7 +178,7 @@ fn a_slow_scorer_is_not_waited_for() {
         let options = PickOptions { timeout: Some(DEADLINE), max_candidates: 2, ..PickOptions::default() };
         let check = |form: &str, run: &dyn Fn() -> Result<Selection, PickError>| {
             let started = Instant::now();
-            let selection = run().expect("being late is no error");
+            let selection = run().expect("being late is not an error");
             let took = started.elapsed();
             assert!(took < AT_MOST, "{} by {form} took {took:?}", scorer.name());
             assert!(took >= DEADLINE, "{} by {form} was not waited for at all: {took:?}", scorer.name());
@@ -326,7 +326,7 @@ fn one_call_picks_from_tools_at_hand() {
     };
     for runtime in runtimes() {
         let pick = |query: &str, tools| runtime.block_on(pick_tools(query, tools, PickOptions::default()));
-        let selection = pick("will the weather hold?", tools()).expect("the tools are sound");
+        let selection = pick("will the weather hold?", tools()).expect("the tools are valid");
         assert_eq!(ids(&selection), ["s/get_forecast"]);
         let json = json!({"task": "book a room"});
         let selection =

@@ -240,7 +240,7 @@ mod budget {
             prop_assert!(report.catalog.is_some());
             // What is left out is told, and nothing is added.
             let over = selection.dropped.iter().filter(|dropped| dropped.reason == DropReason::TokenBudget);
-            let mut all: Vec<&str> = over.map(|dropped| dropped.tool.as_str()).chain(ids(&selection)).collect();
+            let mut all: Vec<&str> = over.map(|dropped| dropped.tool_id.as_str()).chain(ids(&selection)).collect();
             let mut wanted = ids(&free);
             all.sort_unstable();
             wanted.sort_unstable();

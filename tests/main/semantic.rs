@@ -355,7 +355,7 @@ fn unless_told_otherwise_the_static_model_ranks_too() {
 #[test]
 fn the_static_model_keeps_nothing_on_disk() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
-    let model = picktools::embed::StaticEmbedder::shared().expect("the model is sound");
+    let model = picktools::embed::StaticEmbedder::shared().expect("the model is valid");
     for builder in [Engine::builder(workplace()), Engine::builder(workplace()).embedder(model)] {
         let engine = builder.cache_dir(temporary.path()).build().expect("the model needs nothing");
         assert_eq!(engine.stats().cache, None);
@@ -402,7 +402,7 @@ fn nothing_is_embedded_twice() {
     let query = "book a meeting room";
     assert_eq!(json(&pick(&one, query, &PickOptions::default())), json(&pick(&two, query, &PickOptions::default())));
     let third = Fake::new(Trouble::None);
-    let more = workplace().with_tools([tool("extra", "brew_tea", "Makes tea")]).expect("there is no conflict");
+    let more = workplace().with_tools([tool("extra", "brew_tea", "Makes tea")]).expect("there is not a conflict");
     let builder = Engine::builder(more).embedder(Arc::clone(&third) as Arc<dyn Embedder>);
     builder.cache_dir(temporary.path()).build().expect("the fake works");
     assert_eq!(third.documents(), 1, "only what is new is embedded");
@@ -478,7 +478,7 @@ fn two_at_once_share_a_cache() {
 fn an_empty_catalog_needs_no_vectors() {
     let fake = Fake::new(Trouble::None);
     let engine =
-        Engine::builder(catalog([])).embedder(Arc::clone(&fake) as Arc<dyn Embedder>).build().expect("it is sound");
+        Engine::builder(catalog([])).embedder(Arc::clone(&fake) as Arc<dyn Embedder>).build().expect("it is valid");
     assert!(pick(&engine, "book a meeting room", &PickOptions::default()).picks.is_empty());
     assert_eq!(fake.documents(), 0);
 }

@@ -18,7 +18,7 @@ use tempfile::tempdir;
 use crate::support::{WORKPLACE, fixture, ids, in_mode, pick, workplace};
 
 fn terminal() -> Catalog {
-    Catalog::open(fixture("catalogs/terminal")).expect("the fixture catalog is sound")
+    Catalog::open(fixture("catalogs/terminal")).expect("the fixture catalog is valid")
 }
 
 /// The skills of a fixture folder, all of which are sound.
@@ -75,7 +75,7 @@ fn without_aliases_it_does_not_fit_and_the_nearest_tools_are_told() {
         tool.aliases.clear();
         tool
     }));
-    let bare = bare.expect("the tools are sound");
+    let bare = bare.expect("the tools are valid");
     let report = deploy_staging(&bare);
     assert!(!report.is_compatible());
     let nearest = report.tools.iter().map(|tool| match &tool.meaning {
@@ -128,7 +128,7 @@ fn the_skills_of_the_workplace_fit_but_for_one() {
 
 #[test]
 fn every_bad_file_is_reported_and_none_stands_in_the_way() {
-    let found = SkillFolder::open(fixture("broken/skills")).expect("one of them is sound");
+    let found = SkillFolder::open(fixture("broken/skills")).expect("one of them is valid");
     assert_eq!(found.skills.iter().map(|skill| skill.path.as_str()).collect::<Vec<_>>(), ["good-one/SKILL.md"]);
     let told: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
     for (file, part) in [
@@ -166,7 +166,7 @@ fn what_is_too_large_or_too_deep_is_told_and_version_control_is_passed_over() {
     let large = folder.path().join("large");
     fs::create_dir(&large).expect("it is a new folder");
     fs::write(large.join("SKILL.md"), "x".repeat(300_000)).expect("there is room");
-    let found = SkillFolder::open(folder.path()).expect("one is sound");
+    let found = SkillFolder::open(folder.path()).expect("one is valid");
     assert_eq!(found.skills.iter().map(|skill| skill.name.as_str()).collect::<Vec<_>>(), ["fine"]);
     assert!(
         matches!(found.errors[..], [SkillError::TooDeep { .. }, SkillError::TooLarge { .. }]),
@@ -204,7 +204,7 @@ fn links_are_followed_but_not_round_and_round() {
 
 #[test]
 fn two_skills_of_one_name_are_refused() {
-    let skill = Skill::parse("---\nname: a\ndescription: b\n---\nc", "a/SKILL.md").expect("it is sound");
+    let skill = Skill::parse("---\nname: a\ndescription: b\n---\nc", "a/SKILL.md").expect("it is valid");
     let built = Engine::builder(terminal()).skills(vec![skill.clone(), skill]).build();
     assert!(matches!(built, Err(IndexError::Skills(_))), "{built:?}");
 }
@@ -245,7 +245,7 @@ fn a_picked_skill_brings_its_tools_beyond_the_cut() {
     assert_eq!(picked(&selection), ["deploy-staging"]);
     let skill = &selection.skills.as_ref().expect("the engine has skills")[0];
     let tools = ["terminal/terminalRun", "terminal/terminalReadFile", "terminal/terminalWriteFile"];
-    assert_eq!((skill.tools.as_slice(), skill.ineligible.len()), (tools.map(String::from).as_slice(), 0));
+    assert_eq!((skill.tool_ids.as_slice(), skill.ineligible.len()), (tools.map(String::from).as_slice(), 0));
     assert!(skill.score > 0.5 && skill.reason.contains("\"staging\""), "{skill:?}");
     let mut found = ids(&selection);
     found.sort_unstable();
@@ -269,9 +269,12 @@ fn what_may_not_be_seen_is_not_brought_along_and_is_told() {
     let selection = pick(&engine, "deploy-staging", &options);
     assert!(!ids(&selection).contains(&"terminal/terminalWriteFile"));
     let skill = &selection.skills.as_ref().expect("the engine has skills")[0];
-    assert_eq!(skill.tools, ["terminal/terminalRun", "terminal/terminalReadFile"]);
+    assert_eq!(skill.tool_ids, ["terminal/terminalRun", "terminal/terminalReadFile"]);
     let [refused] = &skill.ineligible[..] else { panic!("{:?}", skill.ineligible) };
-    assert_eq!((refused.tool.as_str(), refused.named.as_deref()), ("terminal/terminalWriteFile", Some("write_file")));
+    assert_eq!(
+        (refused.tool_id.as_str(), refused.named.as_deref()),
+        ("terminal/terminalWriteFile", Some("write_file"))
+    );
     assert_eq!(refused.reasons.iter().map(|reason| reason.code()).collect::<Vec<_>>(), ["excluded"]);
 
     let engine = with_skills(workplace(), "skills");
@@ -294,7 +297,7 @@ fn a_skill_that_fits_less_than_the_tools_is_not_picked() {
         assert_eq!(picked(&with), [""; 0], "{request}");
         assert_eq!(ids(&with), ids(&without), "{request}");
     }
-    let one = Skill::parse("---\nname: a\ndescription: Waters the plants.\n---\nc", "a/SKILL.md").expect("it is sound");
+    let one = Skill::parse("---\nname: a\ndescription: Waters the plants.\n---\nc", "a/SKILL.md").expect("it is valid");
     let engine = Engine::builder(workplace()).skills(vec![one]).build().expect("it can be built");
     assert!(picked(&pick(&engine, "resize a picture", &PickOptions::default())).is_empty(), "nor is it alone");
 }

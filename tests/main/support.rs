@@ -24,7 +24,7 @@ pub(crate) fn fixture(path: &str) -> PathBuf {
 }
 
 pub(crate) fn workplace() -> Catalog {
-    Catalog::open(fixture("catalogs/workplace")).expect("the fixture catalog is sound")
+    Catalog::open(fixture("catalogs/workplace")).expect("the fixture catalog is valid")
 }
 
 pub(crate) fn engine(catalog: Catalog) -> Engine {
@@ -45,7 +45,7 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
 
 /// A catalog made in memory.
 pub(crate) fn catalog(tools: impl IntoIterator<Item = Tool>) -> Catalog {
-    Catalog::from_tools(tools).expect("the tools are sound")
+    Catalog::from_tools(tools).expect("the tools are valid")
 }
 
 /// A hydrator for a caller who may run unsafe tools too.
@@ -67,7 +67,7 @@ pub(crate) fn in_mode(mode: Mode) -> PickOptions {
 }
 
 pub(crate) fn pick(engine: &Engine, query: &str, options: &PickOptions) -> Selection {
-    engine.pick(&Query::new(query), options).expect("the options are sound")
+    engine.pick(&Query::new(query), options).expect("the options are valid")
 }
 
 /// The ids of the picks, best first.

@@ -16,7 +16,7 @@ use crate::support::{catalog, fixture, tool};
 const CATALOGS: [&str; 3] = ["workplace", "multilingual", "odd-schemas"];
 
 fn open(name: &str) -> Catalog {
-    Catalog::open(fixture("catalogs").join(name)).expect("the fixture catalog is sound")
+    Catalog::open(fixture("catalogs").join(name)).expect("the fixture catalog is valid")
 }
 
 fn strictly(strict: bool) -> TranslateOptions {
@@ -64,7 +64,7 @@ fn a_call_of_every_definition_leads_back_to_its_tool_and_validates() {
                 let shown = samples::arguments(rules::schema_of(provider, definition));
                 let mut arguments = shown.clone();
                 provider.restore_arguments(schema, &mut arguments);
-                let validator = jsonschema::options().build(schema).expect("the catalog is sound");
+                let validator = jsonschema::options().build(schema).expect("the catalog is valid");
                 if let Err(error) = validator.validate(&arguments) {
                     panic!("{provider}, strict {strict}, {}: {error}\n{shown}\n{arguments}\n{definition}", tool.id);
                 }

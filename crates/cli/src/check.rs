@@ -158,7 +158,7 @@ fn sarif(report: &CheckReport) -> Value {
     })
 }
 
-/// A path as a URI reference: with strokes, and with percent signs for what a URI cannot hold.
+/// A path as a URI reference: with slashes, and with percent signs for what a URI cannot hold.
 fn uri(path: &str) -> String {
     let path = if std::path::MAIN_SEPARATOR == '\\' { path.replace('\\', "/") } else { path.to_owned() };
     let mut uri = String::with_capacity(path.len());

@@ -38,11 +38,11 @@ enum Command {
     Pick(pick::PickCommand),
     /// Index a catalog and tell what the index holds; this fills the embedding cache of a model that needs one.
     Index(index::IndexCommand),
-    /// Tell which tools names mean: by name or alias, also in another writing.
+    /// Tell which tools names mean: by name or alias, also in a variant spelling.
     Resolve(resolve::ResolveCommand),
     /// Write the tools of a catalog in a provider's format.
     Translate(translate::TranslateCommand),
-    /// Hold calls of a model to the tools that they mean: one result a call.
+    /// Hold calls of a model to the tools that they mean: one result per call.
     Validate(validate::ValidateCommand),
     /// Look for what is wrong with a catalog: schemas, names and aliases, and texts written to deceive a model.
     Check(check::CheckCommand),
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A reader that has seen enough (`picktools … | head`) is no error.
+/// A reader that has seen enough (`picktools … | head`) is not an error.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()

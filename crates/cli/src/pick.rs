@@ -202,13 +202,13 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
     }
     for tool in selection.ineligible.tools.iter().filter(|tool| explain || tool.named.is_some()) {
         let named = if tool.named.is_some() { ", though named" } else { "" };
-        writeln!(text, " -  {} is left out{named}: {}", tool.tool, reasons(tool))?;
+        writeln!(text, " -  {} is left out{named}: {}", tool.tool_id, reasons(tool))?;
     }
     for name in &selection.unknown_in_use {
         writeln!(text, " -  {:?} is in use, and no tool of the catalog", output::excerpt(name, SHOWN_CHARS))?;
     }
     for dropped in &selection.dropped {
-        writeln!(text, " -  {} is left out: {}", dropped.tool, dropped.reason)?;
+        writeln!(text, " -  {} is left out: {}", dropped.tool_id, dropped.reason)?;
     }
     for error in &selection.scorer_errors {
         writeln!(text, " -  {error}")?;
@@ -231,14 +231,14 @@ fn reasons(tool: &IneligibleTool) -> String {
 /// Writes the picked skills, each with what became of its tools.
 fn skill_list(text: &mut String, skills: &[SkillPick]) -> std::fmt::Result {
     writeln!(text, "{}", if skills.is_empty() { "No skill fits." } else { "Skills:" })?;
-    for (place, SkillPick { skill, score, reason, tools, ineligible, .. }) in skills.iter().enumerate() {
+    for (place, SkillPick { skill, score, reason, tool_ids, ineligible, .. }) in skills.iter().enumerate() {
         writeln!(text, "{:>2}. {}  {score:.2}  {}", place + 1, skill.name, skill.path)?;
         writeln!(text, "    {reason}")?;
-        if !tools.is_empty() {
-            writeln!(text, "    Its tools: {}", tools.join(", "))?;
+        if !tool_ids.is_empty() {
+            writeln!(text, "    Its tools: {}", tool_ids.join(", "))?;
         }
         for tool in ineligible {
-            writeln!(text, "    {} is left out, though it needs it: {}", tool.tool, reasons(tool))?;
+            writeln!(text, "    {} is left out, though it needs it: {}", tool.tool_id, reasons(tool))?;
         }
     }
     Ok(())
@@ -281,7 +281,7 @@ fn token_summary(tokens: &TokenReport) -> String {
 fn details(text: &mut String, selection: &Selection) -> std::fmt::Result {
     for (place, candidate) in selection.considered.iter().flatten().enumerate() {
         let mark = if candidate.picked { '*' } else { ' ' };
-        writeln!(text, "\n{mark}{:>3}. {}  {:.4}", place + 1, candidate.tool, candidate.score)?;
+        writeln!(text, "\n{mark}{:>3}. {}  {:.4}", place + 1, candidate.tool_id, candidate.score)?;
         evidence(text, &candidate.provenance)?;
     }
     writeln!(text)?;
@@ -293,7 +293,7 @@ fn details(text: &mut String, selection: &Selection) -> std::fmt::Result {
         let (top, cut) = (margin(*top_margin), margin(*cut_margin));
         writeln!(text, "reranker {reranker}, window {window}, margin of the best {top}, at the cutoff {cut}")?;
     }
-    writeln!(text, "catalog {}", selection.catalog)
+    writeln!(text, "catalog {}", selection.catalog_digest)
 }
 
 fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
@@ -316,9 +316,9 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
     }
     if let Some(PriorEvidence { gain, by, .. }) = &provenance.prior {
         writeln!(text, "      prior     {gain:+.4}")?;
-        for CalledTogether { with, together, expected, log_ratio, .. } in by {
+        for CalledTogether { tool_id, together, expected, log_ratio, .. } in by {
             let more = format!("{together} times in one task, {expected:.2} by chance");
-            writeln!(text, "        {with:<20} {log_ratio:>+7.3}  {more}")?;
+            writeln!(text, "        {tool_id:<20} {log_ratio:>+7.3}  {more}")?;
         }
     }
     if let Some(fusion) = &provenance.fusion {

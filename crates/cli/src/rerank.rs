@@ -99,8 +99,8 @@ impl RerankArgs {
         match self.llm_extra.as_deref().map(serde_json::from_str) {
             None => Ok(Map::new()),
             Some(Ok(Value::Object(members))) => Ok(members),
-            Some(Ok(_)) => bail!("--llm-extra is no JSON object"),
-            Some(Err(error)) => bail!("--llm-extra is no JSON object: {error}"),
+            Some(Ok(_)) => bail!("--llm-extra is not a JSON object"),
+            Some(Err(error)) => bail!("--llm-extra is not a JSON object: {error}"),
         }
     }
 

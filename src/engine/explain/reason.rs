@@ -92,9 +92,9 @@ fn fits(provenance: &Provenance) -> Vec<String> {
     if provenance.in_use.is_none() && is_from_context(provenance) {
         clauses.push("what was said before calls for it".to_owned());
     }
-    if let Some(CalledTogether { with, together, .. }) = provenance.prior.iter().find_map(|prior| prior.by.first()) {
+    if let Some(CalledTogether { tool_id, together, .. }) = provenance.prior.iter().find_map(|prior| prior.by.first()) {
         let tasks = if *together == 1 { "task" } else { "tasks" };
-        clauses.push(format!("{together} {tasks} called it with {with:?}, which is in use"));
+        clauses.push(format!("{together} {tasks} called it with {tool_id:?}, which is in use"));
     }
     clauses
 }

@@ -1,7 +1,7 @@
 //! Which words of a request are near which words of a tool.
 //!
 //! A model that adds up vectors of words makes of a request the vector `Σ w / |Σ w|`. Its cosine with a tool's unit
-//! vector is the sum of one contribution a word, `w · tool / |Σ w|`, and the tool's vector is such a sum in turn. So
+//! vector is the sum of one contribution per word, `w · tool / |Σ w|`, and the tool's vector is such a sum in turn. So
 //! the weightiest words of the request are looked for first, and only these are held against the words of the tool.
 
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::text::{EmbeddingText, is_stop_word};
 
 /// The most words that the evidence holds.
 const MAX_WORDS: usize = 4;
-/// What adds less to the similarity is no reason.
+/// What adds less to the similarity is not a reason.
 const LEAST_CONTRIBUTION: f32 = 0.02;
 
 /// The distinct words of a request, with their vectors.
@@ -91,7 +91,7 @@ impl<'a> RequestWords<'a> {
     }
 }
 
-/// Tells whether a word may be a reason: it has letters, and carries an intent.
+/// Returns `true` if a word may be a reason: it has letters, and carries an intent.
 fn is_telling(word: &str) -> bool {
     word.contains(char::is_alphabetic) && !is_stop_word(word)
 }
@@ -126,7 +126,7 @@ mod tests {
     use crate::text::Field;
 
     fn index(tool: Tool) -> Index {
-        let embedders: Vec<Arc<dyn Embedder>> = vec![StaticEmbedder::shared().expect("the model is sound")];
+        let embedders: Vec<Arc<dyn Embedder>> = vec![StaticEmbedder::shared().expect("the model is valid")];
         let catalog = Catalog::from_tools([tool]).expect("the tool is valid");
         Index::build(catalog, IndexConfig { embedders, cache_dir: None, progress: Progress::default() })
             .expect("it can be indexed")

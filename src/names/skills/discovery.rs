@@ -128,7 +128,7 @@ fn read(folder: &Path, path: &Path) -> Result<Skill, SkillError> {
         return Err(SkillError::NotUtf8 { path: path.to_owned() });
     };
     let skill = front_matter::read(&text).map_err(|faults| SkillError::Invalid { path: path.to_owned(), faults })?;
-    Ok(Skill { path: with_strokes(path.strip_prefix(folder).unwrap_or(path)), ..skill })
+    Ok(Skill { path: with_slashes(path.strip_prefix(folder).unwrap_or(path)), ..skill })
 }
 
 /// A skill's folder should have the skill's name; the folder that was searched may be called anything.
@@ -139,7 +139,7 @@ fn misnamed(folder: &Path, path: &Path, name: &str) -> Option<SkillError> {
 }
 
 /// Writes a path the same way everywhere.
-pub(super) fn with_strokes(path: &Path) -> String {
+pub(super) fn with_slashes(path: &Path) -> String {
     let parts: Vec<_> = path.components().map(|part| part.as_os_str().to_string_lossy()).collect();
     parts.join("/")
 }

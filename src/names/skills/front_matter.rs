@@ -183,7 +183,7 @@ fn line<T>(spanned: &Spanned<T>) -> Option<usize> {
 
 fn name_problem(name: &str) -> Option<(String, String)> {
     let fine = |c: char| c == '-' || (c.is_alphanumeric() && !c.is_uppercase());
-    let rule = "use small letters, digits, and single hyphens between them";
+    let rule = "use lowercase letters, digits, and single hyphens between them";
     let length = name.chars().count();
     let problem = if length == 0 {
         "the name is empty".to_owned()
@@ -310,7 +310,7 @@ mod tests {
     fn other_members_are_passed_over_and_any_line_end_will_do() {
         let text = "\u{feff}---\r\nname: a-1\r\nlicense: MIT\r\nmetadata:\r\n  owner: {b: [c]}\r\n\
                     description: >\r\n  one\r\n  two\r\n---\r\nDo this.\r\n";
-        let skill = read(text).expect("it is sound");
+        let skill = read(text).expect("it is valid");
         assert_eq!((skill.name.as_str(), skill.description.as_str()), ("a-1", "one two"));
         assert_eq!(skill.body, "Do this.\r\n");
     }
@@ -403,7 +403,7 @@ mod tests {
                 .collect();
             let written: Vec<String> = tools.iter().map(ToString::to_string).collect();
             let text = written.join(if comma { "," } else { " " });
-            let read = split(&text).into_iter().map(|part| tool(part).expect("it is sound"));
+            let read = split(&text).into_iter().map(|part| tool(part).expect("it is valid"));
             prop_assert_eq!(read.collect::<Vec<_>>(), tools);
         }
     }

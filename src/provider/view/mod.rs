@@ -184,7 +184,7 @@ impl<'s> View<'s> {
         self.following.truncate(place.following);
     }
 
-    /// Counts a node; tells whether it may still be made.
+    /// Counts a node; returns `true` if it may still be made.
     fn may_go_on(&mut self) -> bool {
         if self.budget == 0 || self.depth > MAX_SCHEMA_DEPTH {
             self.change(ChangeCode::TooLarge, "what lies deeper is not shown: the schema is too large or too deep");

@@ -1,6 +1,6 @@
 //! The loose view: the schema as it is, but for what a provider refuses.
 //!
-//! Refused are a root that is no plain object, keys outside a provider's pattern, and what is no JSON Schema 2020-12: the
+//! Refused are a root that is no plain object, keys outside a provider's pattern, and what is not JSON Schema 2020-12: the
 //! drafts of a catalog may be older.
 
 use serde_json::{Map, Value, json};

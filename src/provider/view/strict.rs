@@ -72,7 +72,7 @@ struct Strictly<'v, 's> {
 pub(super) fn root(view: &mut View<'_>) -> Strict<Value> {
     let openai = view.provider.format().rules().dialect == Dialect::OpenAi;
     let Value::Object(root) = view.root else {
-        return Err(Inexpressible { pointer: String::new(), reason: "the schema is no object".to_owned() });
+        return Err(Inexpressible { pointer: String::new(), reason: "the schema is not an object".to_owned() });
     };
     let expanded = view.expand(root);
     if expanded.cut {
@@ -280,7 +280,7 @@ impl Strictly<'_, '_> {
                 self.constrain(kind, node, &mut shown);
                 Ok(shown)
             }
-            _ => self.refuse(format!("{kind:?} is no type")),
+            _ => self.refuse(format!("{kind:?} is not a type")),
         }
     }
 

@@ -20,7 +20,7 @@ pub(super) fn scores(provider: Provider, answer: &Value, count: usize) -> Result
     let scores = grades.into_iter().map(|(given, score)| {
         let candidate = place(&given, count);
         let candidate =
-            candidate.ok_or_else(|| format!("a score for {:?}, which is no id it was told", shortened(&given)))?;
+            candidate.ok_or_else(|| format!("a score for {:?}, which is not an id it was told", shortened(&given)))?;
         if !(0.0..=f32::from(BEST)).contains(&score) {
             return Err(format!("{given} the score {score}, which is not from 0 to {BEST}"));
         }
@@ -53,7 +53,7 @@ fn read(text: &str) -> Result<Grades, String> {
 }
 
 fn misread(error: &serde_json::Error, text: &str) -> String {
-    format!("an answer that is no object of scores ({}): {:?}", shortened(&error.to_string()), shortened(text))
+    format!("an answer that is not an object of scores ({}): {:?}", shortened(&error.to_string()), shortened(text))
 }
 
 fn place(given: &str, count: usize) -> Option<usize> {
@@ -125,8 +125,8 @@ mod tests {
         for (text, fault) in [
             (r#"{"c1": 3}"#, "no score for the candidate 2 of 2"),
             (r#"{"c1": 3, "c2": 1, "c1": 4}"#, "two scores for the candidate 1"),
-            (r#"{"c1": 3, "c2": 1, "c3": 4}"#, "a score for \"c3\", which is no id"),
-            (r#"{"send_mail": 10, "c1": 3, "c2": 1}"#, "a score for \"send_mail\", which is no id"),
+            (r#"{"c1": 3, "c2": 1, "c3": 4}"#, "a score for \"c3\", which is not an id"),
+            (r#"{"send_mail": 10, "c1": 3, "c2": 1}"#, "a score for \"send_mail\", which is not an id"),
             (r#"{"c01": 3, "c2": 1}"#, "a score for \"c01\""),
             (r#"{"c+1": 3, "c2": 1}"#, "a score for \"c+1\""),
             (r#"{"c1": 11, "c2": 1}"#, "c1 the score 11, which is not from 0 to 10"),

@@ -78,7 +78,7 @@ fn context(message: &str, most_tokens: usize) -> usize {
     ((INSTRUCTIONS.len() + message.len()) / 2 + most_tokens).next_power_of_two().max(4096)
 }
 
-/// The data, one JSON value a line, and what to do with it.
+/// The data, one JSON value per line, and what to do with it.
 fn message(query: &Query, window: &[Arc<Tool>]) -> String {
     let most = MAX_TOOL_BYTES.min(MAX_TOOLS_BYTES / window.len().max(1));
     let mut asked = json!({"request": plain(query.text(), MAX_REQUEST_BYTES)});

@@ -114,7 +114,7 @@ fn anthropic(definition: &Value, faults: &mut Vec<String>) {
     let schema = &definition["input_schema"];
     plain_root(schema, faults);
     if !jsonschema::draft202012::meta::is_valid(schema) {
-        faults.push("it is no JSON Schema 2020-12".to_owned());
+        faults.push("it is not JSON Schema 2020-12".to_owned());
     }
     for (pointer, node) in nodes(schema) {
         let keys = node.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);

@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn the_facts_of_the_tuned_model_are_true() {
         if let Some(model) = TunedEmbedder::shared() {
-            assert_eq!(model.expect("it is sound").dimensions(), tuned(None).dimensions);
+            assert_eq!(model.expect("it is valid").dimensions(), tuned(None).dimensions);
         }
     }
 

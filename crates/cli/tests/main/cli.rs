@@ -71,7 +71,7 @@ fn pick_prints_tools_with_scores_and_reasons() {
 #[test]
 fn pick_prints_versioned_json() {
     let json = json(&["pick", "book a meeting room", "--catalog", WORKPLACE, "--json", "-k", "1"]);
-    assert_eq!((&json["version"], &json["scorer"]), (&2.into(), &"hybrid".into()));
+    assert_eq!((&json["version"], &json["scorer"]), (&3.into(), &"hybrid".into()));
     assert_eq!(json["picks"].as_array().map(Vec::len), Some(1));
     assert!(json["answerable"].as_f64().is_some_and(|estimate| estimate > 0.5 && estimate < 1.0), "{json}");
     let pick = &json["picks"][0];
@@ -79,7 +79,7 @@ fn pick_prints_versioned_json() {
     assert!(pick["score"].as_f64().is_some_and(|score| score > 0.05 && score <= 1.0), "{pick}");
     let provenance = &pick["provenance"];
     assert_eq!((&provenance["keyword"]["rank"], &provenance["semantic"][0]["rank"]), (&1.into(), &1.into()), "{pick}");
-    assert!(json["stages"].is_array() && json["ineligible"]["tools"].is_array() && json["catalog"].is_string());
+    assert!(json["stages"].is_array() && json["ineligible"]["tools"].is_array() && json["catalog_digest"].is_string());
     assert!(json.get("considered").is_none(), "evidence of the others comes with --explain");
 }
 
@@ -290,7 +290,7 @@ fn broken_catalogs_are_refused_by_file_and_place() {
     let message = refusal(&["pick", "x", "--catalog", "fixtures"]);
     assert!(message.contains("fixtures holds no tools.jsonl"), "{message}");
     let empty = answer(&["pick", "x", "--catalog", "fixtures/broken/empty.json"]);
-    assert!(empty.starts_with("No tool fits: the catalog is empty."), "an empty catalog is no error: {empty}");
+    assert!(empty.starts_with("No tool fits: the catalog is empty."), "an empty catalog is not an error: {empty}");
 }
 
 #[test]

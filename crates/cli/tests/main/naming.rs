@@ -18,8 +18,8 @@ fn names_aliases_and_other_writings_mean_their_tools() {
     let expected = [
         "forge/create_issue: forge/create_issue",
         "dm: chat/send_direct_message (alias)",
-        "sendDirectMessage: chat/send_direct_message (in another writing)",
-        "FORGE/Create-Issue: forge/create_issue (in another writing)",
+        "sendDirectMessage: chat/send_direct_message (in a variant spelling)",
+        "FORGE/Create-Issue: forge/create_issue (in a variant spelling)",
     ];
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
 }

@@ -30,7 +30,7 @@ fn json_has_the_skills() {
     let skill = &json["skills"][0];
     assert_eq!((&skill["name"], &skill["path"]), (&"deploy-staging".into(), &"deploy-staging/SKILL.md".into()));
     assert_eq!(skill["allowed_tools"][0]["name"], "bash");
-    assert_eq!(skill["tools"][0], "terminal/terminalRun");
+    assert_eq!(skill["tool_ids"][0], "terminal/terminalRun");
     assert!(skill["score"].is_number() && skill["reason"].is_string() && skill.get("body").is_none(), "{skill}");
 }
 

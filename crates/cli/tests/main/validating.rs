@@ -1,4 +1,4 @@
-//! `picktools validate`: one result a call, whatever the file that holds the calls.
+//! `picktools validate`: one result per call, whatever the file that holds the calls.
 
 use std::fs;
 use std::path::Path;

@@ -52,7 +52,7 @@ fn a_file_is_copied_with_progress_and_replaces_what_was_there() {
     for _ in 0..2 {
         let told = Cell::new((0, None));
         let wanted = Wanted { model: "tuned", sha256: SHA256, to: &place.to() };
-        fetch(&wanted, &from, &LIMITS, &|done, total| told.set((done, total))).expect("it is sound");
+        fetch(&wanted, &from, &LIMITS, &|done, total| told.set((done, total))).expect("it is valid");
         assert_eq!(told.get(), (6, Some(6)));
         assert_eq!(fs::read(place.to()).expect("it is there"), CONTENT);
         assert_eq!(sha256(&place.to()).ok().as_deref(), Some(SHA256));
@@ -125,7 +125,7 @@ mod url {
     fn a_url_is_fetched_with_and_without_a_told_length_and_through_redirects() {
         for head in ["200 OK\r\nContent-Length: 6", "200 OK"] {
             let place = Place::new();
-            place.fetch(&format!("{}/m.onnx", server(head, CONTENT)), &LIMITS).expect("it is sound");
+            place.fetch(&format!("{}/m.onnx", server(head, CONTENT)), &LIMITS).expect("it is valid");
             assert_eq!(fs::read(place.to()).expect("it is there"), CONTENT, "{head}");
         }
         let redirecting = serve(|path, stream| {
@@ -136,7 +136,7 @@ mod url {
             let _gone = stream.write_all(format!("HTTP/1.1 {answer}").as_bytes());
         });
         let place = Place::new();
-        place.fetch(&format!("{redirecting}/m.onnx"), &LIMITS).expect("it is sound");
+        place.fetch(&format!("{redirecting}/m.onnx"), &LIMITS).expect("it is valid");
         assert_eq!(fs::read(place.to()).expect("it is there"), CONTENT);
     }
 
