@@ -99,6 +99,21 @@ impl IneligibleReason {
 ///
 /// Sources match by exact name; tools are named by id, `source/name`, name or alias. As JSON every field may be left out, and
 /// unknown ones are refused.
+///
+/// ```
+/// use picktools::{Access, Engine, PickOptions, Query, Tool, Catalog};
+///
+/// let mut refund = Tool::new("refund", "Sends a customer their money back");
+/// refund.allowed_roles = ["finance".to_owned()].into();
+/// let engine = Engine::new(Catalog::from_tools([refund])?)?;
+/// let query = Query::new("give the money back");
+/// let anyone = engine.pick(&query, &PickOptions::default())?;
+/// assert!(anyone.picks.is_empty() && anyone.ineligible.counts["role"] == 1);
+/// let access = Access { roles: ["finance".to_owned()].into(), ..Access::default() };
+/// let clerk = engine.pick(&query, &PickOptions { access, ..PickOptions::default() })?;
+/// assert_eq!(clerk.picks[0].tool.name, "refund");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Access {

@@ -56,6 +56,17 @@ use crate::selection::{SELECTION_VERSION, Selection, Stage, TokenReport};
 use crate::sequences::{Prior, SequenceStats};
 
 /// A catalog, indexed and ready to be picked from. Cloning is cheap and shares the indexes.
+///
+/// ```
+/// use picktools::{Catalog, Engine, PickOptions, Query, Tool};
+///
+/// let tools = [Tool::new("send_email", "Sends an email"), Tool::new("get_forecast", "Weather for the coming days")];
+/// let engine = Engine::new(Catalog::from_tools(tools)?)?;
+/// let selection = engine.pick(&Query::new("will it rain tomorrow?"), &PickOptions::default())?;
+/// println!("{}: {}", selection.picks[0].tool.name, selection.picks[0].reason);
+/// # assert_eq!(selection.picks[0].tool.name, "get_forecast");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Engine {
     index: Arc<Index>,

@@ -17,15 +17,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Invariants
+//! A [`Catalog`] is read and checked once, an [`Engine`] indexes it, and each pick is a pure function of catalog,
+//! [`Query`] and [`PickOptions`], whose [`Access`] says who asks. Picks go to a model with [`translate`], and what it calls
+//! comes back through a [`Hydrator`], which holds the caller to the same [`Access`]; [`tool_call`] does both. The modules
+//! have what is particular to each step.
 //!
-//! - Imports go one way: a module uses only those declared above it (`tests/main/architecture.rs`).
 //! - Eligibility excludes, `select` truncates, `fuse` and `rerank` reorder, and each leaves evidence.
 //! - The same inputs give the same bytes; times stand outside the serialised outcome.
 //! - The library prints nothing and reads no environment unless asked to (`EndpointOptions`'s proxy); a clock is read
 //!   for deadlines, timings and the pauses of a [`CircuitBreaker`](rerank::CircuitBreaker) only.
 //! - A stage that did not run says so.
+//! - What the library makes (outcomes, reports, errors) is `non_exhaustive`; what a caller makes (options, definitions,
+//!   scores) is not, and has a default where it is large.
 
+// Modules stand in reading order: each uses only those above it (`tests/main/architecture.rs`).
 mod excerpt;
 pub mod query;
 mod ranking;

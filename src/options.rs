@@ -61,6 +61,15 @@ impl TokenBudget {
 /// How tools are picked. Tools are named by id, `source/name`, name or alias.
 ///
 /// As JSON every field may be left out, and unknown ones are refused.
+///
+/// ```
+/// use picktools::PickOptions;
+///
+/// let options: PickOptions = serde_json::from_str(r#"{"max_candidates": 5, "access": {"roles": ["admin"]}}"#)?;
+/// assert_eq!((options.max_candidates, options.rerank_window), (5, PickOptions::default().rerank_window));
+/// serde_json::from_str::<PickOptions>(r#"{"max_candidate": 5}"#).expect_err("nothing unknown is read");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PickOptions {

@@ -36,6 +36,18 @@ const JOINS: [&str; 7] = ["and", "then", "also", "but", "plus", "while", "or"];
 ///
 /// As JSON it is an object of `text`, `context`, `called` and `truncated`, of which only `text` must be there, or the text
 /// alone.
+///
+/// ```
+/// use picktools::Query;
+/// use serde_json::json;
+///
+/// let query = Query::from_transcript(&json!([
+///     {"role": "user", "content": "What is the weather in Nice?"},
+///     {"role": "assistant", "content": "Sunny."},
+///     {"role": "user", "content": "and in Turin?"},
+/// ])).expect("it is a transcript");
+/// assert_eq!((query.text(), query.context()), ("and in Turin?", "What is the weather in Nice?"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     text: String,

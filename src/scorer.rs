@@ -74,6 +74,19 @@ pub type ScoreFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<Score>, Scorer
 ///
 /// It is only shown tools that may be seen, all at once, so that a scorer can batch; [`per_tool`] makes one of a
 /// function that scores a single tool.
+///
+/// ```
+/// use std::sync::Arc;
+/// use picktools::scorer::{Score, per_tool};
+/// use picktools::{Catalog, Engine, PickOptions, Query, Tool};
+///
+/// let tools = [Tool::new("send_email", "Sends an email"), Tool::new("get_forecast", "Weather for the coming days")];
+/// let scorer = per_tool("shortest", |_, tool| async move { Ok(Score::new(1.0 / tool.name.len() as f32)) });
+/// let engine = Engine::builder(Catalog::from_tools(tools)?).scorer(Arc::new(scorer)).build()?;
+/// let selection = engine.pick(&Query::new("anything"), &PickOptions::default())?;
+/// assert_eq!(selection.picks[0].tool.name, "send_email");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Scorer: Send + Sync {
     /// Names the scorer in provenance and messages.
     fn name(&self) -> &str;

@@ -85,6 +85,37 @@ pub enum ToolCallError {
 /// # Errors
 ///
 /// [`ToolCallError`] when the tools cannot be shown, or there is no answer to read.
+///
+/// ```
+/// use std::sync::Arc;
+/// use picktools::call::ToolCallOptions;
+/// use picktools::client::{ClientFuture, ToolClient};
+/// use picktools::{Provider, Tool, tool_call};
+/// use serde_json::{Value, json};
+///
+/// /// Answers as a model would.
+/// struct Model;
+///
+/// impl ToolClient for Model {
+///     fn provider(&self) -> Provider {
+///         Provider::Ollama
+///     }
+///
+///     fn send(&self, _: Value) -> ClientFuture<'_> {
+///         let call = json!({"function": {"name": "get_forecast", "arguments": {}}});
+///         Box::pin(async move { Ok(json!({"message": {"role": "assistant", "tool_calls": [call]}})) })
+///     }
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let tools = [Arc::new(Tool::new("get_forecast", "Weather for the coming days"))];
+/// let request = json!({"model": "m", "messages": [{"role": "user", "content": "will it rain?"}]});
+/// let answer = tool_call(&Model, request, &tools, &ToolCallOptions::default()).await?;
+/// assert!(answer.calls[0].is_ok());
+/// # Ok(())
+/// # }
+/// ```
 pub async fn tool_call(
     client: &dyn ToolClient,
     mut request: Value,

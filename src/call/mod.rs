@@ -212,6 +212,7 @@ pub type RepairFuture<'a> = Pin<Box<dyn Future<Output = Result<String, RepairErr
 
 /// What a [`Repairer`] is asked.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct RepairRequest<'a> {
     /// The tool, with its schema.
     pub tool: &'a Tool,
@@ -222,6 +223,22 @@ pub struct RepairRequest<'a> {
 }
 
 /// Turns what models call into calls of the tools of a catalog.
+///
+/// ```
+/// use picktools::call::{CallError, Hydrated};
+/// use picktools::provider::{Arguments, ToolCall};
+/// use picktools::{Access, Catalog, Hydrator};
+/// use serde_json::json;
+///
+/// let entries = br#"[{"name": "send_email", "parameters": {
+///     "type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}}]"#;
+/// let hydrator = Hydrator::new(Catalog::from_slice(entries, "tools.json", None)?, &Access::default())?;
+/// let call = |arguments| ToolCall { id: None, name: "sendEmail".to_owned(), arguments: Arguments::Json(arguments) };
+/// let Hydrated::Ready(valid) = hydrator.hydrate(&call(json!({"to": "ada@example.org"})))? else { unreachable!() };
+/// assert_eq!(valid.names().canonical, "send_email");
+/// assert!(matches!(hydrator.hydrate(&call(json!({}))), Err(CallError::Invalid { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Hydrator {
     catalog: Catalog,

@@ -11,6 +11,19 @@ use super::entry;
 ///
 /// The schemas are kept verbatim and never changed. A tool is made by reading a catalog
 /// ([`Catalog::from_slice`](crate::Catalog::from_slice)) or with [`Tool::new`] and its public fields.
+///
+/// ```
+/// use picktools::Tool;
+/// use serde_json::json;
+///
+/// let mut tool = Tool::new("send_email", "Sends an email");
+/// tool.source = Some("mail".to_owned());
+/// tool.id = tool.qualified_name();
+/// tool.parameters = Some(json!({"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}));
+/// let json = serde_json::to_string(&tool)?;
+/// assert_eq!(serde_json::from_str::<Tool>(&json)?, tool);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tool {
     /// Identity within a catalog: given, else `source/name`, else the name.

@@ -24,6 +24,17 @@ pub enum Conflicts {
 }
 
 /// How a catalog is read.
+///
+/// ```
+/// use picktools::CatalogOptions;
+///
+/// let options = CatalogOptions { untrusted_sources: ["stranger".to_owned()].into(), ..CatalogOptions::default() };
+/// let entries = br#"[{"name": "run", "source": "stranger", "aliases": ["bash"], "parameters": {}}]"#;
+/// let catalog = options.read(entries, "tools.json")?;
+/// assert!(catalog.tools()[0].untrusted && catalog.tools()[0].aliases.is_empty());
+/// println!("{}", catalog.notices()[0]);
+/// # Ok::<(), picktools::catalog::CatalogError>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct CatalogOptions {
     /// What becomes of names and aliases that two tools claim.

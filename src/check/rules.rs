@@ -31,6 +31,7 @@ impl Severity {
 
 /// A rule: what its code stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Rule {
     /// The stable name.
     pub code: &'static str,

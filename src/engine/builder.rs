@@ -16,6 +16,16 @@ use crate::scorer::Scorer;
 use crate::sequences::{Prior, Sequences};
 
 /// Builds an [`Engine`]. Unless told otherwise it ranks by words and, with the [`StaticEmbedder`], by meaning.
+///
+/// ```
+/// use picktools::{Catalog, Engine, Tool, sequences::Sequences};
+///
+/// let tools = [Tool::new("send_email", "Sends an email"), Tool::new("get_forecast", "Weather for the coming days")];
+/// let tasks = Sequences::from_slice(br#"["get_forecast", "send_email"]"#, "tasks.jsonl")?;
+/// let engine = Engine::builder(Catalog::from_tools(tools)?).keyword_only().sequences(tasks).build()?;
+/// assert_eq!(engine.stats().dimensions, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct EngineBuilder {
     catalog: Catalog,
     model: Model,

@@ -9,6 +9,7 @@ pub const RELIABILITY_BINS: usize = 15;
 
 /// How well scores, read as probabilities of relevance, agree with the judgments of the tools returned.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Calibration {
     /// Returned tools of the judged queries, at least 1.
     pub tools: usize,
@@ -28,6 +29,7 @@ pub struct Calibration {
 
 /// Returned tools of similar score.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ReliabilityBin {
     /// How many there are.
     pub tools: usize,
@@ -88,6 +90,7 @@ impl Calibration {
 
 /// How well an estimate tells queries that a tool answers from the same queries when those tools are out of reach.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Abstention {
     /// How many queries were asked both ways.
     pub queries: usize,

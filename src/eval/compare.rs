@@ -47,6 +47,7 @@ pub enum Enumeration {
 
 /// One measure of two runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct MeasureComparison {
     /// The baseline's mean over the queries in both, between 0 and 1.
     pub baseline: f64,
@@ -68,6 +69,7 @@ pub struct MeasureComparison {
 
 /// Two runs, compared on the queries that both were scored on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Comparison {
     /// Queries scored in both, at least 1.
     pub queries: usize,

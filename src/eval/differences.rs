@@ -4,6 +4,7 @@ use super::{Measure, PerQuery};
 
 /// What two runs scored for one query under one measure.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct QueryDifference {
     /// The query's id.
     pub query: String,

@@ -28,6 +28,19 @@ pub struct PerQuery {
 /// # Complexity
 ///
 /// Linear in the queries and measures, and in the cutoff for each.
+///
+/// ```
+/// use picktools::eval::{Qrels, Run, RunEntry, evaluate};
+///
+/// let mut qrels = Qrels::default();
+/// qrels.insert("q1", "get_forecast", 1);
+/// let mut run = Run::default();
+/// let ranking = ["send_email", "get_forecast"].map(|tool| RunEntry { tool: tool.to_owned(), score: 0.5 });
+/// run.insert("q1", ranking.to_vec());
+/// let measure = "RR@10".parse()?;
+/// assert_eq!(evaluate(&run, &qrels, &[measure]).mean()[&measure], 0.5);
+/// # Ok::<(), picktools::eval::EvalError>(())
+/// ```
 pub fn evaluate(run: &Run, qrels: &Qrels, measures: &[Measure]) -> PerQuery {
     let mut measures = measures.to_vec();
     measures.sort_unstable();

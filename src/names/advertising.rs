@@ -38,6 +38,7 @@ pub enum Advertising {
 
 /// A tool as a model is shown it.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Advertised {
     /// The name to show, before a provider's rules for names.
     pub name: String,

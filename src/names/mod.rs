@@ -33,6 +33,17 @@ const MAX_SLASHES: usize = 16;
 const MAX_SUGGESTIONS: usize = 3;
 
 /// From names to tools.
+///
+/// ```
+/// use picktools::names::{NameTable, Resolution};
+/// use picktools::{Catalog, Tool};
+///
+/// let catalog = Catalog::from_tools([Tool::new("read_file", "Reads a file")])?;
+/// let names = NameTable::new(&catalog);
+/// assert!(matches!(names.resolve("readFile"), Resolution::Tool(found) if catalog.tool(found.tool).name == "read_file"));
+/// assert!(matches!(names.resolve("read_flie"), Resolution::Unknown { suggestions } if suggestions == ["read_file"]));
+/// # Ok::<(), picktools::catalog::CatalogError>(())
+/// ```
 #[derive(Debug)]
 pub struct NameTable {
     /// Several tools under one name come from different sources, in registration order.
@@ -57,6 +68,7 @@ pub enum Resolution {
 
 /// A tool, and how a name led to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Resolved {
     /// The tool.
     pub tool: ToolId,

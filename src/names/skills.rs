@@ -22,6 +22,18 @@ use crate::catalog::Catalog;
 use crate::ranking::ToolId;
 
 /// A skill: what its `SKILL.md` says.
+///
+/// ```
+/// use picktools::names::NameTable;
+/// use picktools::skills::Skill;
+/// use picktools::{Catalog, Tool};
+///
+/// let text = "---\nname: notes\ndescription: Takes notes.\nallowed-tools: write_file\n---\nWrite them down.";
+/// let skill = Skill::parse(text, "notes/SKILL.md")?;
+/// let catalog = Catalog::from_tools([Tool::new("writeFile", "Writes a file")])?;
+/// assert!(skill.compatibility(&catalog, &NameTable::new(&catalog)).is_compatible());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Skill {

@@ -165,7 +165,7 @@ mod tests {
         let wrong = json!({"choices": [{"message": {"tool_calls": [{"function": {"name": 5}}]}}]});
         assert_eq!(
             told(Provider::OpenAiChat, wrong),
-            "the answer is none of openai: /choices/0/message/tool_calls/0/function/name is a number, expected a string"
+            "the answer is not one of openai: /choices/0/message/tool_calls/0/function/name is a number, expected a string"
         );
         assert!(
             told(Provider::Mcp, json!({"method": "tools/list"}))

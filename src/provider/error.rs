@@ -26,6 +26,7 @@ pub enum TranslateError {
 /// No provider has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no provider is called {name:?}; name one of {}", known.join(", "))]
+#[non_exhaustive]
 pub struct UnknownProvider {
     /// What was asked for.
     pub name: String,

@@ -12,7 +12,8 @@ use crate::provider::ResponseError;
 /// Puts the calls of a streamed answer together, one event after the other.
 ///
 /// ```
-/// use picktools::{CallStream, EventReader, Provider};
+/// use picktools::Provider;
+/// use picktools::provider::{CallStream, EventReader};
 ///
 /// let text = concat!(
 ///     "data: {\"choices\": [{\"delta\": {\"tool_calls\": [{\"index\": 0, \"id\": \"c1\", \"function\": ",
@@ -26,7 +27,7 @@ use crate::provider::ResponseError;
 /// }
 /// let calls = stream.finish()?;
 /// assert_eq!(calls[0].name, "get_weather");
-/// # Ok::<(), picktools::ResponseError>(())
+/// # Ok::<(), picktools::provider::ResponseError>(())
 /// ```
 #[derive(Debug)]
 pub struct CallStream {

@@ -28,6 +28,7 @@ pub struct TranslateOptions {
 
 /// Tools as a provider wants them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Translation {
     /// Whose format it is.
     pub provider: Provider,
@@ -42,6 +43,7 @@ pub struct Translation {
 
 /// What of a tool, or of the whole request, is not as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Change {
     /// The tool's id; none for what concerns the request.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,6 +133,17 @@ impl Translation {
 /// # Errors
 ///
 /// [`TranslateError`] where the names to show cannot be made, or the provider cannot load definitions later.
+///
+/// ```
+/// use std::sync::Arc;
+/// use picktools::{Provider, Tool, translate};
+///
+/// let tools = [Arc::new(Tool::new("mail/send", "Sends an email"))];
+/// let translation = translate(&tools, Provider::Anthropic, &Default::default())?;
+/// assert_eq!(translation.tools[0]["name"], "mail_send");
+/// assert_eq!(translation.names["mail_send"], "mail/send");
+/// # Ok::<(), picktools::provider::TranslateError>(())
+/// ```
 pub fn translate(
     tools: &[Arc<Tool>],
     provider: Provider,

@@ -61,6 +61,35 @@ pub struct RerankScore {
 pub type RerankFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<RerankScore>, RerankError>> + Send + 'a>>;
 
 /// Puts the best candidates of a pick in another order.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Instant;
+/// use picktools::rerank::{Rerank, RerankFuture, RerankScore, Reranker};
+/// use picktools::{Catalog, Engine, PickOptions, Query, Tool};
+///
+/// /// Prefers short names.
+/// struct Shortest;
+///
+/// impl Reranker for Shortest {
+///     fn name(&self) -> &str {
+///         "shortest"
+///     }
+///
+///     fn rerank<'a>(&'a self, _: &'a Query, window: &'a [Arc<Tool>], _: Option<Instant>) -> RerankFuture<'a> {
+///         let scores = window.iter().enumerate();
+///         let scores = scores.map(|(candidate, tool)| RerankScore { candidate, score: -(tool.name.len() as f32) });
+///         Box::pin(async move { Ok(scores.collect()) })
+///     }
+/// }
+///
+/// let tools = [Tool::new("send_long_email", "Sends an email"), Tool::new("email", "Sends an email")];
+/// let engine = Engine::builder(Catalog::from_tools(tools)?).reranker(Arc::new(Shortest)).build()?;
+/// let options = PickOptions { rerank: Rerank::Always, ..PickOptions::default() };
+/// let selection = engine.pick(&Query::new("send an email"), &options)?;
+/// assert_eq!(selection.picks[0].tool.name, "email");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Reranker: Send + Sync {
     /// Names the reranker in provenance and messages.
     fn name(&self) -> &str;

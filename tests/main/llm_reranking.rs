@@ -158,7 +158,7 @@ fn a_model_that_answers_badly_leaves_the_prior_order() {
         (|_| Reply::Huge, "longer than 1 MiB"),
         (|_| Reply::Endless, "longer than 1 MiB"),
         (|_| Reply::Json(says(Provider::OpenAiChat, "The best one is c2, I think.")), "The best one is c2"),
-        (|_| Reply::Json(says(Provider::OpenAiChat, "Either {\"c1\": 1} or {\"c1\": 2}")), "no object of scores"),
+        (|_| Reply::Json(says(Provider::OpenAiChat, "Either {\"c1\": 1} or {\"c1\": 2}")), "not an object of scores"),
         (
             |asked| Reply::Json(says(Provider::OpenAiChat, &scores(asked, |_| 5).replace("c2", "c9"))),
             "\"c9\", which is not an id",
@@ -166,7 +166,7 @@ fn a_model_that_answers_badly_leaves_the_prior_order() {
         (|asked| Reply::Json(says(Provider::OpenAiChat, &scores(asked, |_| 5).replace("c2", "c1"))), "two scores for"),
         (|asked| Reply::Json(says(Provider::OpenAiChat, &scores(asked, |_| 500))), "500, which is not from 0 to 10"),
         (|_| Reply::Json(says(Provider::OpenAiChat, "{\"c1\": 7}")), "no score for the candidate 2"),
-        (|_| Reply::Json(says(Provider::OpenAiChat, &"[".repeat(500_000))), "no object of scores"),
+        (|_| Reply::Json(says(Provider::OpenAiChat, &"[".repeat(500_000))), "not an object of scores"),
     ];
     for &(bad, reason) in cases {
         let server = Server::new(move |_, asked| bad(asked));

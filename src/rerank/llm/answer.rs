@@ -132,13 +132,13 @@ mod tests {
             (r#"{"c1": 11, "c2": 1}"#, "c1 the score 11, which is not from 0 to 10"),
             (r#"{"c1": -1, "c2": 1}"#, "c1 the score -1"),
             (r#"{"c1": 1e99, "c2": 1}"#, "c1 the score inf"),
-            (r#"{"c1": "3", "c2": 1}"#, "no object of scores"),
-            (r#"{"c1": 3, "c2": NaN}"#, "no object of scores"),
-            (r#"{"c1": {"c1": 3}, "c2": 1}"#, "no object of scores"),
-            (r#"["c2", "c1"]"#, "no object of scores"),
-            (r#"{"c1": 1, "c2": 2} or rather {"c1": 2, "c2": 1}"#, "no object of scores"),
+            (r#"{"c1": "3", "c2": 1}"#, "not an object of scores"),
+            (r#"{"c1": 3, "c2": NaN}"#, "not an object of scores"),
+            (r#"{"c1": {"c1": 3}, "c2": 1}"#, "not an object of scores"),
+            (r#"["c2", "c1"]"#, "not an object of scores"),
+            (r#"{"c1": 1, "c2": 2} or rather {"c1": 2, "c2": 1}"#, "not an object of scores"),
             ("I cannot help with that.", "I cannot help with that."),
-            ("", "no object of scores"),
+            ("", "not an object of scores"),
         ] {
             let error = read_text(text).expect_err(text);
             assert!(error.contains(fault), "{text}: {error}");
