@@ -1,5 +1,6 @@
 //! Ranking by meaning: the default, and the rules that hold for any embedding model, shown with a made-up one.
 
+use std::error::Error;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -279,7 +280,8 @@ fn a_model_that_errs_on_tools_is_an_error_of_the_index() {
             matches!(&error, IndexError::Embed(EmbedError::Inference { model, .. }) if model == "fake:1"),
             "{error}"
         );
-        assert!(error.to_string().contains(message), "{error}");
+        let cause = error.source().map(ToString::to_string).unwrap_or_default();
+        assert!(cause.contains(message) && !error.to_string().contains(&cause), "{error}: {cause}");
         let (_, cache) = engine_with_cache(&Fake::new(Trouble::None), temporary.path());
         assert_eq!((cache.entries, cache.damaged_segments), (220, 0), "nothing wrong was kept");
     }

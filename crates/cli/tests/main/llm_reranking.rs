@@ -55,7 +55,7 @@ fn the_program_reranks_with_the_key_of_the_environment_and_says_what_it_did() {
     let json: Value = serde_json::from_str(&run(&["--json"])).expect("it is JSON");
     assert_eq!(json["picks"][0]["provenance"]["rerank"]["after"], 1);
     assert_eq!((&json["rerank"]["when"], &json["rerank"]["reordered"]), (&json!("always"), &json!(true)));
-    assert_eq!((&json["rerank"]["window"], &json["version"]), (&json!(20), &json!(2)));
+    assert_eq!((&json["rerank"]["window"], &json["version"]), (&json!(20), &json!(3)));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn what_cannot_rerank_is_refused_before_anything_is_done() {
         (&["auto", "--llm-url", "http://localhost:1", "--rerank-model", "x"], "either"),
         (&["llm", "--llm-url", "localhost", "--llm-model", "m"], "write it like"),
         (&["llm", "--llm-url", "http://localhost", "--llm-model", "m", "--llm-provider", "gemini"], "gemini"),
-        (&["llm", "--llm-url", "http://localhost", "--llm-model", "m", "--llm-extra", "[]"], "no JSON object"),
+        (&["llm", "--llm-url", "http://localhost", "--llm-model", "m", "--llm-extra", "[]"], "not a JSON object"),
         (&["sometimes"], "never"),
     ] {
         let message = refusal(&[&pick[..], arguments].concat());
