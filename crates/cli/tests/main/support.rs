@@ -13,6 +13,7 @@ pub(crate) fn fixture(path: &str) -> PathBuf {
 }
 
 /// Every file below a folder.
+#[cfg(any(feature = "fastembed", feature = "tuned"))]
 pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let entries =
         std::fs::read_dir(folder).expect("the folder can be read").map(|entry| entry.expect("it can be read").path());
