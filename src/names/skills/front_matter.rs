@@ -74,17 +74,12 @@ pub(super) fn read(text: &str) -> Result<Skill, Vec<SkillFault>> {
     let read = serde_saphyr::from_str_with_options::<FrontMatter>(yaml, options());
     let front_matter = read.map_err(|error| vec![syntax(&error)])?;
     let mut faults = Vec::new();
+    let given = [("name", front_matter.name.is_some()), ("description", front_matter.description.is_some())];
     let name = front_matter.name.and_then(|name| check(&mut faults, &name, name_problem));
     let description = front_matter.description.and_then(|text| check(&mut faults, &text, description_problem));
-    for (field, is_missing) in [("name", name.is_none()), ("description", description.is_none())] {
-        if is_missing && !faults.iter().any(|fault| fault.message.starts_with(&format!("the {field} "))) {
-            let message = format!("the {field} is missing");
-            faults.push(SkillFault {
-                line: None,
-                message,
-                remedy: format!("write `{field}: …` into the front matter"),
-            });
-        }
+    for (field, _) in given.into_iter().filter(|(_, given)| !given) {
+        let message = format!("the {field} is missing");
+        faults.push(SkillFault { line: None, message, remedy: format!("write `{field}: …` into the front matter") });
     }
     let allowed_tools = front_matter.allowed_tools.map_or_else(Vec::new, |entries| allowed(&mut faults, &entries));
     if body.trim().is_empty() {
