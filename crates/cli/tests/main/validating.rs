@@ -138,3 +138,26 @@ fn picks_become_definitions_and_their_calls_are_valid() {
     let report = report(TERMINAL, &call.to_string(), &["--provider", "openai", "--strict"]);
     assert_eq!((&report["ready"], &report["calls"][0]["arguments"]), (&json!(1), &json!({"path": "notes.txt"})));
 }
+
+#[test]
+fn a_call_is_refused_for_the_reasons_that_a_pick_gives() {
+    let call = json!({"name": "files/delete_file", "arguments": {"path": "a.txt"}}).to_string();
+    let (code, text) = validate(WORKPLACE, &call, &[]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("files/delete_file cannot be called: it is marked unsafe"), "{text}");
+    let refused = report(WORKPLACE, &call, &[]);
+    let error = &refused["calls"][0]["error"];
+    assert_eq!((&error["code"], &error["reasons"][0]["code"]), (&json!("ineligible"), &json!("unsafe")));
+    assert_eq!(validate(WORKPLACE, &call, &["--allow-unsafe"]).0, Some(0));
+
+    let call = json!({"name": "merge_pull_request", "arguments": "{}"}).to_string();
+    let (_, text) = validate(WORKPLACE, &call, &[]);
+    assert!(text.contains("only for the roles"), "{text}");
+    let (_, text) = validate(WORKPLACE, &call, &["--role", "maintainer"]);
+    assert!(
+        !text.contains("only for the roles") && text.contains("the arguments of forge/merge_pull_request"),
+        "{text}"
+    );
+    let (_, text) = validate(WORKPLACE, &call, &["--role", "maintainer", "--deny-source", "forge"]);
+    assert!(text.contains("from a source that is not allowed: forge"), "{text}");
+}
