@@ -7,16 +7,28 @@ use serde_json::{Map, Value};
 
 use crate::catalog::Tool;
 use crate::excerpt::one_line;
+use crate::schema::{Holds, holds};
 
 /// The most characters of a description that is cut to one line.
 const MAX_LINE_CHARS: usize = 120;
 /// The keywords of a schema that say which values there are, and nothing about them.
-const SHAPE: [&str; 9] =
-    ["type", "required", "enum", "const", "$ref", "additionalProperties", "items", "prefixItems", "nullable"];
-/// The keywords that hold schemas by name.
-const NAMED: [&str; 3] = ["properties", "$defs", "definitions"];
-/// The keywords that hold schemas one after the other.
-const LISTED: [&str; 3] = ["anyOf", "oneOf", "allOf"];
+const SHAPE: [&str; 15] = [
+    "type",
+    "required",
+    "enum",
+    "const",
+    "$ref",
+    "nullable",
+    "additionalProperties",
+    "items",
+    "prefixItems",
+    "properties",
+    "$defs",
+    "definitions",
+    "anyOf",
+    "oneOf",
+    "allOf",
+];
 
 /// How much of a tool a model is shown. A call is validated against the whole schema all the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -78,20 +90,15 @@ fn shape(schema: &Value) -> Value {
         Value::Array(schemas) => Value::Array(schemas.iter().map(shape).collect()),
         other => shape(other),
     };
-    let kept = members.iter().filter_map(|(key, value)| {
-        let value = match key.as_str() {
-            "items" | "prefixItems" | "additionalProperties" => all(value),
-            key if SHAPE.contains(&key) => value.clone(),
-            key if LISTED.contains(&key) => all(value),
-            key if NAMED.contains(&key) => match value {
-                Value::Object(schemas) => {
-                    Value::Object(schemas.iter().map(|(name, schema)| (name.clone(), shape(schema))).collect())
-                }
-                other => other.clone(),
-            },
-            _ => return None,
+    let kept = members.iter().filter(|(key, _)| SHAPE.contains(&key.as_str())).map(|(key, value)| {
+        let value = match (holds(key), value) {
+            (Some(Holds::Named), Value::Object(schemas)) => {
+                Value::Object(schemas.iter().map(|(name, schema)| (name.clone(), shape(schema))).collect())
+            }
+            (Some(Holds::One | Holds::List), value) => all(value),
+            _ => value.clone(),
         };
-        Some((key.clone(), value))
+        (key.clone(), value)
     });
     Value::Object(kept.collect())
 }

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::SchemaFault;
+use super::keywords::{applies_in_place, children};
 
 /// The deepest that arguments can be nested; JSON text that goes deeper is not read.
 const MAX_DEPTH: usize = 128;
@@ -147,12 +148,12 @@ impl<'a> Graph<'a> {
                     let target = self.target(reference, resource);
                     in_place.extend(target.map(|target| self.node(target, resource, pointer)));
                 }
-                ("allOf" | "anyOf" | "oneOf", Value::Array(parts)) => {
-                    in_place.extend(parts.iter().map(|part| self.node(part, resource, pointer.clone())));
-                }
-                ("not" | "if" | "then" | "else", _) => in_place.push(self.node(member, resource, pointer)),
-                ("dependentSchemas" | "dependencies", Value::Object(parts)) => {
+                ("dependencies", Value::Object(parts)) => {
                     in_place.extend(parts.values().map(|part| self.node(part, resource, pointer.clone())));
+                }
+                (key, _) if applies_in_place(key) => {
+                    let parts = children(key, member).into_iter();
+                    in_place.extend(parts.map(|part| self.node(part, resource, pointer.clone())));
                 }
                 _ => {}
             }

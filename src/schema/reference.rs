@@ -15,7 +15,7 @@ pub(crate) fn resolve<'s>(root: &'s Value, reference: &str) -> Option<&'s Value>
         let anchor = definition.get("$anchor").and_then(Value::as_str) == Some(&fragment);
         anchor || ["$id", "id"].iter().any(|id| definition.get(*id).and_then(Value::as_str) == Some(reference))
     };
-    let definitions = ["$defs", "definitions"].into_iter().filter_map(|holder| root.get(holder)?.as_object());
+    let definitions = super::DEFINITIONS.into_iter().filter_map(|holder| root.get(holder)?.as_object());
     definitions.flat_map(Map::values).find(named)
 }
 

@@ -10,6 +10,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{ChangeCode, View, is_open_root, kinds, listed, properties, required};
+use crate::schema::DEFINITIONS;
 
 /// `Schema` fields by kind, beside those of shape.
 const STRING: [&str; 3] = ["minLength", "maxLength", "pattern"];
@@ -271,14 +272,14 @@ fn shown_as(
             || keyword == "format" && value.as_str().is_some_and(|format| knows_format(kind, format))
     };
     let mut shown = Map::from_iter([("type".to_owned(), json!(name))]);
-    for definitions in ["$defs", "definitions"] {
+    for definitions in DEFINITIONS {
         if node.contains_key(definitions) {
             view.change(ChangeCode::ReferenceInlined, "references are replaced by what they refer to");
         }
     }
     let keep = |keyword: &str| {
         SHAPE.contains(&keyword)
-            || ["$defs", "definitions"].contains(&keyword)
+            || DEFINITIONS.contains(&keyword)
             || node.get(keyword).is_some_and(|value| keeps(keyword, value))
     };
     if node.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false)) {

@@ -6,26 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{ChangeCode, View, includes};
-
-/// Keywords whose value is a schema.
-const ONE: [&str; 12] = [
-    "items",
-    "additionalProperties",
-    "not",
-    "if",
-    "then",
-    "else",
-    "contains",
-    "propertyNames",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "additionalItems",
-    "contentSchema",
-];
-/// Keywords whose value is a list of schemas.
-const LIST: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
-/// Keywords whose value is an object of schemas.
-const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+use crate::schema::{Holds, holds};
 
 /// For MCP, whose schemas are JSON Schema: only the root must say that it is an object.
 ///
@@ -132,9 +113,9 @@ fn show(
         }
         ("minimum", _) if source.get("exclusiveMinimum") == Some(&Value::Bool(true)) => return,
         ("maximum", _) if source.get("exclusiveMaximum") == Some(&Value::Bool(true)) => return,
-        (_, value) if ONE.contains(&keyword) => view.below(&[keyword], |view| schema(view, value)),
-        (_, Value::Array(list)) if LIST.contains(&keyword) => schemas(view, keyword, list),
-        (_, Value::Object(named)) if NAMED.contains(&keyword) => {
+        (_, value) if holds(keyword) == Some(Holds::One) => view.below(&[keyword], |view| schema(view, value)),
+        (_, Value::Array(list)) if holds(keyword) == Some(Holds::List) => schemas(view, keyword, list),
+        (_, Value::Object(named)) if holds(keyword) == Some(Holds::Named) => {
             let named = named.iter();
             named.map(|(key, value)| (key.clone(), view.below(&[keyword, key], |view| schema(view, value)))).collect()
         }

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value, json};
 
 use super::{ChangeCode, Dialect, View, is_open_root, kinds, listed, properties, required};
-use crate::schema::{self, pointer_part};
+use crate::schema::{self, DEFINITIONS, pointer_part};
 
 /// OpenAI: "up to 5000 object properties total, with up to 10 levels of nesting".
 const MAX_PROPERTIES: usize = 5_000;
@@ -91,10 +91,8 @@ pub(super) fn root(view: &mut View<'_>) -> Strict<Value> {
         // A root that names nothing and says nothing of other keys takes no arguments.
         root.insert("additionalProperties".to_owned(), Value::Bool(false));
     }
-    let definitions: Map<String, Value> = ["$defs", "definitions"]
-        .into_iter()
-        .filter_map(|holder| Some((holder.to_owned(), root.shift_remove(holder)?)))
-        .collect();
+    let definitions: Map<String, Value> =
+        DEFINITIONS.into_iter().filter_map(|holder| Some((holder.to_owned(), root.shift_remove(holder)?))).collect();
     let mut strictly = Strictly { view, openai, counts: Counts::default(), nesting: 1 };
     let mut shown = strictly.object(&root)?;
     let definitions = strictly.definitions(&shown, &definitions)?;
@@ -476,8 +474,7 @@ fn targets(schema: &Value, found: &mut Vec<String>) {
 
 /// Whether a definition leads back to itself.
 fn is_recursive(schema: &Value) -> bool {
-    let holders =
-        ["$defs", "definitions"].into_iter().filter_map(|holder| Some((holder, schema.get(holder)?.as_object()?)));
+    let holders = DEFINITIONS.into_iter().filter_map(|holder| Some((holder, schema.get(holder)?.as_object()?)));
     let edges: HashMap<String, Vec<String>> = holders
         .flat_map(|(holder, named)| {
             named.iter().map(move |(name, schema)| {
