@@ -17,26 +17,9 @@ use super::translate::ToolChanges;
 use super::view::Dialect;
 use super::wire::At;
 use crate::provider::ResponseError;
+use crate::schema::within;
 
 pub(super) struct Anthropic;
-
-const RULES: Rules = Rules {
-    name: "anthropic",
-    // "Tool search tool", limits.
-    max_deferred: Some(10_000),
-    // "Define tools": `^[a-zA-Z0-9_-]{1,64}$`.
-    tool_names: NameRule { most: 64, others: "-", starts_with_letter: false },
-    // The error "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'".
-    property_keys: Some(NameRule { most: 64, others: "-.", starts_with_letter: false }),
-    // "Strict tool use": off unless asked for.
-    strict: Strictness::OnRequest,
-    // "Tool search tool"; the name is fixed.
-    search: Some(SearchTool { kind: "tool_search_tool_bm25_20251119", name: Some("tool_search_tool_bm25") }),
-    // "Tool search tool", Custom tool search implementation.
-    tool_references: true,
-    dialect: Dialect::Anthropic,
-    ..Rules::PLAIN
-};
 
 /// What all strict tools of a request may have together: tools, optional properties, values of several kinds.
 /// Source: "Structured outputs", schema complexity limits; the error "Schemas contains too many parameters with union
@@ -46,7 +29,28 @@ const MAX_STRICT: [(&str, usize); 3] =
 
 impl Format for Anthropic {
     fn rules(&self) -> &'static Rules {
-        &RULES
+        const {
+            &Rules {
+                name: "anthropic",
+                // "Tool search tool", limits.
+                max_deferred: Some(10_000),
+                // "Define tools": `^[a-zA-Z0-9_-]{1,64}$`.
+                tool_names: NameRule { most: 64, others: "-", starts_with_letter: false },
+                // The error "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'".
+                property_keys: Some(NameRule { most: 64, others: "-.", starts_with_letter: false }),
+                // "Strict tool use": off unless asked for.
+                strict: Strictness::OnRequest,
+                // "Tool search tool"; the name is fixed.
+                search: Some(SearchTool {
+                    kind: "tool_search_tool_bm25_20251119",
+                    name: Some("tool_search_tool_bm25"),
+                }),
+                // "Tool search tool", Custom tool search implementation.
+                tool_references: true,
+                dialect: Dialect::Anthropic,
+                ..Rules::PLAIN
+            }
+        }
     }
 
     fn definition(&self, definition: Definition<'_>, _: &mut ToolChanges<'_>) -> Value {
@@ -60,7 +64,7 @@ impl Format for Anthropic {
         let limits = MAX_STRICT.into_iter().zip(counts).filter(|((_, most), count)| count > most);
         limits
             .map(|((what, most), count)| {
-                format!("{} takes {most} {what} in a request, and there are {count}", RULES.name)
+                format!("{} takes {most} {what} in a request, and there are {count}", self.rules().name)
             })
             .collect()
     }
@@ -148,18 +152,12 @@ fn tool_use(block: &At<'_>) -> Result<ToolCall, ResponseError> {
 
 /// Counts optional properties and values of several kinds.
 fn count_complexity(schema: &Value, counts: &mut [usize; 3]) {
-    match schema {
-        Value::Object(members) => {
-            if let Some(Value::Object(properties)) = members.get("properties") {
-                let required = members.get("required").and_then(Value::as_array).map_or(0, Vec::len);
-                counts[1] += properties.len().saturating_sub(required);
-            }
-            if members.contains_key("anyOf") || members.get("type").is_some_and(Value::is_array) {
-                counts[2] += 1;
-            }
-            members.values().for_each(|member| count_complexity(member, counts));
-        }
-        Value::Array(items) => items.iter().for_each(|item| count_complexity(item, counts)),
-        _ => {}
+    if let Some(Value::Object(properties)) = schema.get("properties") {
+        let required = schema.get("required").and_then(Value::as_array).map_or(0, Vec::len);
+        counts[1] += properties.len().saturating_sub(required);
     }
+    if schema.get("anyOf").is_some() || schema.get("type").is_some_and(Value::is_array) {
+        counts[2] += 1;
+    }
+    within(schema).for_each(|value| count_complexity(value, counts));
 }

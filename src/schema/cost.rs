@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::SchemaFault;
-use super::keywords::{applies_in_place, children};
+use super::keywords::{applies_in_place, children, within};
 
 /// The deepest that arguments can be nested; JSON text that goes deeper is not read.
 const MAX_DEPTH: usize = 128;
@@ -64,11 +64,7 @@ impl Cost {
             if evaluations > MAX_EVALUATIONS {
                 return None;
             }
-            match value {
-                Value::Array(items) => values.extend(items.iter().map(|item| (item, depth + 1))),
-                Value::Object(members) => values.extend(members.values().map(|member| (member, depth + 1))),
-                _ => {}
-            }
+            values.extend(within(value).map(|inner| (inner, depth + 1)));
         }
         Some(evaluations)
     }
@@ -105,18 +101,12 @@ impl<'a> Graph<'a> {
     }
 
     fn find_anchors(&mut self, value: &'a Value) {
-        match value {
-            Value::Object(members) => {
-                for key in ["$anchor", "$dynamicAnchor", "$id", "id"] {
-                    if let Some(Value::String(name)) = members.get(key) {
-                        self.anchors.entry(name.trim_start_matches('#')).or_insert(value);
-                    }
-                }
-                members.values().for_each(|member| self.find_anchors(member));
+        for key in ["$anchor", "$dynamicAnchor", "$id", "id"] {
+            if let Some(Value::String(name)) = value.get(key) {
+                self.anchors.entry(name.trim_start_matches('#')).or_insert(value);
             }
-            Value::Array(items) => items.iter().for_each(|item| self.find_anchors(item)),
-            _ => {}
         }
+        within(value).for_each(|inner| self.find_anchors(inner));
     }
 
     /// The number of a subschema, with all that it applies. `resource` is what `#` means there.

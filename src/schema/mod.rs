@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use cost::Cost;
 pub(crate) use example::example;
-pub(crate) use keywords::{DEFINITIONS, Holds, holds};
+pub(crate) use keywords::{DEFINITIONS, Holds, holds, within};
 pub use limits::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 pub(crate) use reference::{decoded, resolve};
 pub use validate::ArgumentFault;

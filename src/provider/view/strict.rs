@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value, json};
 
 use super::{ChangeCode, Dialect, View, is_open_root, kinds, listed, properties, required};
-use crate::schema::{self, DEFINITIONS, pointer_part};
+use crate::schema::{self, DEFINITIONS, pointer_part, within};
 
 /// OpenAI: "up to 5000 object properties total, with up to 10 levels of nesting".
 const MAX_PROPERTIES: usize = 5_000;
@@ -458,18 +458,8 @@ fn nullable_too(mut shown: Map<String, Value>) -> Map<String, Value> {
 
 /// Where the references of a schema lead.
 fn targets(schema: &Value, found: &mut Vec<String>) {
-    match schema {
-        Value::Object(members) => {
-            for (key, member) in members {
-                match member {
-                    Value::String(target) if key == "$ref" => found.push(target.clone()),
-                    member => targets(member, found),
-                }
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| targets(item, found)),
-        _ => {}
-    }
+    found.extend(schema.get("$ref").and_then(Value::as_str).map(str::to_owned));
+    within(schema).for_each(|value| targets(value, found));
 }
 
 /// Whether a definition leads back to itself.
