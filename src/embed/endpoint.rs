@@ -18,7 +18,7 @@ use serde_json::json;
 use ureq::Agent;
 use ureq::http::{HeaderValue, StatusCode, Uri, header};
 
-use super::{Embedder, Role};
+use super::{EmbedProgress, Embedder, Role};
 use crate::embed::EmbedError;
 use crate::http::{self, EndpointOptions, Secret, printable, shortened};
 
@@ -81,7 +81,7 @@ impl Embedder for EndpointEmbedder {
         self.dimensions
     }
 
-    fn embed(&self, _: Role, texts: &[&str], progress: &(dyn Fn(usize) + Sync)) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn embed(&self, _: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
         let mut vectors = Vec::with_capacity(texts.len());
         for batch in batches(texts) {
             vectors.extend(self.endpoint.embed(&batch, Some(self.dimensions))?);

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use serde_json::Value;
 use sha2::Digest;
 
-use super::{Embedder, Role};
+use super::{EmbedProgress, Embedder, Role};
 use crate::embed::EmbedError;
 use crate::embed::onnx::{self, ModelFolder, OnnxOptions, chain, load_runtime, optional_json};
 
@@ -165,12 +165,7 @@ impl Embedder for FastEmbedder {
         self.dimensions
     }
 
-    fn embed(
-        &self,
-        role: Role,
-        texts: &[&str],
-        progress: &(dyn Fn(usize) + Sync),
-    ) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
         let prompt = match role {
             Role::Document => &self.prompts.document,
             Role::Query => &self.prompts.query,

@@ -43,6 +43,9 @@ pub enum ModelKind {
     Contextual,
 }
 
+/// Is told how many more texts are done, from any thread.
+pub type EmbedProgress<'a> = &'a (dyn Fn(usize) + Sync);
+
 /// A model that turns texts into vectors whose dot product is the similarity of the texts.
 ///
 /// An embedder is shared between threads; one that needs exclusive access to its model keeps a lock inside.
@@ -73,8 +76,7 @@ pub trait Embedder: Send + Sync {
     /// # Errors
     ///
     /// [`EmbedError`] when the model fails; then none of the texts counts as embedded.
-    fn embed(&self, role: Role, texts: &[&str], progress: &(dyn Fn(usize) + Sync))
-    -> Result<Vec<Vec<f32>>, EmbedError>;
+    fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError>;
 
     /// Tells what each word of `text` adds to its vector; `None`, unless told otherwise, where the model cannot tell.
     ///

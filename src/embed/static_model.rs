@@ -20,7 +20,7 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::word_pieces::WordPieces;
-use super::{Embedder, ModelKind, Role, WordVectors};
+use super::{EmbedProgress, Embedder, ModelKind, Role, WordVectors};
 use crate::embed::EmbedError;
 
 static BYTES: &[u8] = include_bytes!("../../models/static/model.bin");
@@ -209,7 +209,7 @@ impl Embedder for StaticEmbedder {
         false
     }
 
-    fn embed(&self, _: Role, texts: &[&str], progress: &(dyn Fn(usize) + Sync)) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn embed(&self, _: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
         // Waking other threads takes longer than embedding a few texts.
         let vectors = if texts.len() <= FEW_TEXTS {
             texts.iter().map(|text| self.vector(text)).collect()

@@ -25,7 +25,7 @@ use sha2::{Digest, Sha256};
 
 use super::onnx_file;
 use super::word_pieces::WordPieces;
-use super::{Embedder, Role, caught};
+use super::{EmbedProgress, Embedder, Role, caught};
 use crate::embed::EmbedError;
 
 /// The model's file, where the program has it inside.
@@ -221,7 +221,7 @@ impl Embedder for TunedEmbedder {
         self.dimensions
     }
 
-    fn embed(&self, _: Role, texts: &[&str], progress: &(dyn Fn(usize) + Sync)) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn embed(&self, _: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
         let done = AtomicUsize::new(0);
         let embed = |text: &&str| {
             let vector =

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Engine;
 use super::signals::plain_signals;
 use crate::catalog::{Catalog, Tool};
-use crate::embed::{EmbedError, Embedder, Role, StaticEmbedder};
+use crate::embed::{EmbedError, EmbedProgress, Embedder, Role, StaticEmbedder};
 use crate::fuse::{Mode, Signals};
 use crate::index::{Index, IndexConfig};
 use crate::options::{Choice, PickOptions};
@@ -26,12 +26,7 @@ impl Embedder for FirstWord {
         self.0.dimensions()
     }
 
-    fn embed(
-        &self,
-        role: Role,
-        texts: &[&str],
-        progress: &(dyn Fn(usize) + Sync),
-    ) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
         let words: Vec<&str> = texts.iter().map(|text| text.split_whitespace().next().unwrap_or_default()).collect();
         self.0.embed(role, &words, progress)
     }

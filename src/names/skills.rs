@@ -215,13 +215,11 @@ mod tests {
     fn catalog() -> Catalog {
         let mut run = Tool::new("terminalRun", "Runs a command");
         run.aliases = vec![Alias { name: "bash".into(), deprecated: false }];
-        let mut here = Tool::new("send", "");
-        here.source = Some("mail".into());
-        here.id = here.qualified_name();
-        let mut there = here.clone();
-        there.source = Some("chat".into());
-        there.id = there.qualified_name();
-        Catalog::from_tools([run, here, there]).expect("valid")
+        let send = |source: &str| {
+            let tool = Tool { source: Some(source.to_owned()), ..Tool::new("send", "") };
+            Tool { id: tool.qualified_name(), ..tool }
+        };
+        Catalog::from_tools([run, send("mail"), send("chat")]).expect("valid")
     }
 
     fn report(allowed: &str) -> SkillReport {

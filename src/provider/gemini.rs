@@ -19,25 +19,25 @@ use crate::provider::ResponseError;
 
 pub(super) struct Gemini;
 
-const RULES: Rules = Rules {
-    name: "gemini",
-    // Vertex AI reference, `Tool.functionDeclarations`.
-    max_tools: Some(512),
-    // `FunctionDeclaration.description` is required.
-    needs_description: true,
-    // `FunctionDeclaration.name` ("Must start with a letter or an underscore. Must be a-z, A-Z, 0-9, or contain
-    // underscores, dots and dashes, with a maximum length of 64").
-    tool_names: NameRule { most: 64, others: "-.", starts_with_letter: true },
-    // `FunctionDeclaration.parameters` ("Parameter names must start with a letter or an underscore and must only
-    // contain chars a-z, A-Z, 0-9, or underscores with a maximum length of 64").
-    property_keys: Some(NameRule { most: 64, others: "", starts_with_letter: true }),
-    dialect: Dialect::Gemini,
-    ..Rules::PLAIN
-};
-
 impl Format for Gemini {
     fn rules(&self) -> &'static Rules {
-        &RULES
+        const {
+            &Rules {
+                name: "gemini",
+                // Vertex AI reference, `Tool.functionDeclarations`.
+                max_tools: Some(512),
+                // `FunctionDeclaration.description` is required.
+                needs_description: true,
+                // `FunctionDeclaration.name` ("Must start with a letter or an underscore. Must be a-z, A-Z, 0-9, or contain
+                // underscores, dots and dashes, with a maximum length of 64").
+                tool_names: NameRule { most: 64, others: "-.", starts_with_letter: true },
+                // `FunctionDeclaration.parameters` ("Parameter names must start with a letter or an underscore and must only
+                // contain chars a-z, A-Z, 0-9, or underscores with a maximum length of 64").
+                property_keys: Some(NameRule { most: 64, others: "", starts_with_letter: true }),
+                dialect: Dialect::Gemini,
+                ..Rules::PLAIN
+            }
+        }
     }
 
     fn definition(&self, definition: Definition<'_>, _: &mut ToolChanges<'_>) -> Value {

@@ -16,17 +16,17 @@ use crate::provider::ResponseError;
 
 pub(super) struct Mcp;
 
-const RULES: Rules = Rules {
-    name: "mcp",
-    // "Tool Names": 1 to 128 of letters, digits, `_`, `-`, `.`.
-    tool_names: NameRule { most: 128, others: "-.", starts_with_letter: false },
-    dialect: Dialect::JsonSchema,
-    ..Rules::PLAIN
-};
-
 impl Format for Mcp {
     fn rules(&self) -> &'static Rules {
-        &RULES
+        const {
+            &Rules {
+                name: "mcp",
+                // "Tool Names": 1 to 128 of letters, digits, `_`, `-`, `.`.
+                tool_names: NameRule { most: 128, others: "-.", starts_with_letter: false },
+                dialect: Dialect::JsonSchema,
+                ..Rules::PLAIN
+            }
+        }
     }
 
     fn definition(&self, definition: Definition<'_>, changes: &mut ToolChanges<'_>) -> Value {

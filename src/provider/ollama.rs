@@ -18,11 +18,9 @@ use crate::provider::ResponseError;
 
 pub(super) struct Ollama;
 
-const RULES: Rules = Rules { name: "ollama", dialect: Dialect::Ollama, ..Rules::PLAIN };
-
 impl Format for Ollama {
     fn rules(&self) -> &'static Rules {
-        &RULES
+        const { &Rules { name: "ollama", dialect: Dialect::Ollama, ..Rules::PLAIN } }
     }
 
     fn definition(&self, definition: Definition<'_>, _: &mut ToolChanges<'_>) -> Value {

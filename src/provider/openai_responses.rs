@@ -18,18 +18,18 @@ use crate::provider::ResponseError;
 
 pub(super) struct OpenAiResponses;
 
-const RULES: Rules = Rules {
-    name: "openai-responses",
-    // "Migrate to the Responses API": functions are strict by default in Responses.
-    strict: Strictness::ByDefault,
-    // `developers.openai.com/api/docs/guides/tools-tool-search`; no limit is stated for what is searched.
-    search: Some(SearchTool { kind: "tool_search", name: None }),
-    ..openai_chat::RULES
-};
-
 impl Format for OpenAiResponses {
     fn rules(&self) -> &'static Rules {
-        &RULES
+        const {
+            &Rules {
+                name: "openai-responses",
+                // "Migrate to the Responses API": functions are strict by default in Responses.
+                strict: Strictness::ByDefault,
+                // `developers.openai.com/api/docs/guides/tools-tool-search`; no limit is stated for what is searched.
+                search: Some(SearchTool { kind: "tool_search", name: None }),
+                ..openai_chat::RULES
+            }
+        }
     }
 
     fn definition(&self, definition: Definition<'_>, _: &mut ToolChanges<'_>) -> Value {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use picktools::call::{
     ApprovalError, ApprovalQueue, CallError, Hydrated, MAX_ARGUMENT_BYTES, Repair, RepairError, RepairFuture,
-    RepairRequest, Repairer, ValidCall,
+    RepairRequest, Repairer,
 };
 use picktools::catalog::{CatalogError, NoSchemaMode};
 use picktools::names::ResolvedVia;
@@ -15,7 +15,7 @@ use picktools::{Catalog, Hydrator, Provider, Tool, translate};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::support::{catalog, hydrator_of, tool, workplace};
+use crate::support::{catalog, hydrator_of, ready, tool, workplace};
 
 /// A catalog read from native entries.
 fn read(entries: &Value) -> Result<Catalog, CatalogError> {
@@ -28,13 +28,6 @@ fn hydrator(entries: &Value) -> Hydrator {
 
 fn call(name: &str, arguments: &str) -> ToolCall {
     ToolCall { id: Some("1".to_owned()), name: name.to_owned(), arguments: Arguments::Text(arguments.to_owned()) }
-}
-
-fn ready(hydrated: Result<Hydrated, CallError>) -> ValidCall {
-    match hydrated {
-        Ok(Hydrated::Ready(call)) => call,
-        other => panic!("it may be run, but is {other:?}"),
-    }
 }
 
 fn refused(hydrated: Result<Hydrated, CallError>) -> CallError {

@@ -18,12 +18,13 @@ static OVERLAP: LazyLock<Arc<CrossEncoder>> = LazyLock::new(|| {
 const REQUEST: &str = "Book a room and send the weather forecast";
 
 fn tools() -> Vec<Tool> {
-    vec![
-        tool("a", "send_mail", "Writes a mail"),
-        tool("a", "reserve", "Book a meeting room"),
-        tool("a", "outlook", "Weather forecast, to send or to book by room"),
-        tool("a", "other", "Nothing that it knows"),
-    ]
+    let tools = [
+        ("send_mail", "Writes a mail"),
+        ("reserve", "Book a meeting room"),
+        ("outlook", "Weather forecast, to send or to book by room"),
+        ("other", "Nothing that it knows"),
+    ];
+    tools.map(|(name, description)| tool("a", name, description)).into()
 }
 
 fn rerank(query: &str, window: &[Tool], deadline: Option<Instant>) -> Result<Vec<RerankScore>, RerankError> {

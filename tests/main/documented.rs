@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use picktools::call::{CallError, Hydrated, ValidCall};
+use picktools::call::Hydrated;
 use picktools::catalog::{Conflicts, NoSchemaMode};
 use picktools::names::{Advertising, NameTable, Resolution, ResolvedVia, tools_section};
 use picktools::provider::{Arguments, ToolCall, TranslateOptions, Translation};
@@ -11,7 +11,7 @@ use picktools::skills::{Skill, SkillReport, skills_section};
 use picktools::{Catalog, CatalogOptions, PickOptions, Provider, Tool, pick_tools, translate};
 use serde_json::{Value, json};
 
-use crate::support::{fixture, hydrator_of};
+use crate::support::{fixture, hydrator_of, ready};
 
 fn terminal() -> Catalog {
     Catalog::open(fixture("catalogs/terminal")).expect("the fixture is valid")
@@ -29,13 +29,6 @@ fn read(entries: &Value, options: &CatalogOptions) -> Result<Catalog, String> {
 
 fn called(name: &str, arguments: &Value) -> ToolCall {
     ToolCall { id: Some("1".to_owned()), name: name.to_owned(), arguments: Arguments::Text(arguments.to_string()) }
-}
-
-fn ready(hydrated: Result<Hydrated, CallError>) -> ValidCall {
-    match hydrated {
-        Ok(Hydrated::Ready(call)) => call,
-        other => panic!("it may be run, but is {other:?}"),
-    }
 }
 
 fn shown(catalog: &Catalog, provider: Provider, advertising: Advertising) -> Translation {

@@ -11,7 +11,7 @@ use picktools::selection::{Stage, StageStatus};
 use picktools::{Access, Engine, PickOptions, Provider, Query, Selection, Tool};
 use serde_json::{Value, json};
 
-use crate::server::{Asked, Reply, Server};
+use crate::server::{Asked, Reply, Server, scores, told};
 use crate::support::{catalog, ids, pick, tool};
 
 const KEY: &str = "sk-secret-0123456789";
@@ -66,25 +66,6 @@ fn says(provider: Provider, text: &str) -> Value {
         _ => json!({"choices": [{"index": 0, "finish_reason": "stop",
             "message": {"role": "assistant", "content": text}}]}),
     }
-}
-
-/// What the model was told of the tools: a line of JSON each.
-fn told(asked: &Asked) -> Vec<Value> {
-    let message = asked.body["messages"].as_array().and_then(|all| all.last()).expect("there is a message");
-    let text = message["content"].as_str().expect("it is text");
-    text.lines()
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .filter(|line: &Value| line.get("id").is_some())
-        .collect()
-}
-
-/// Scores of the tools by their names, for the ids that the model was told.
-fn scores(asked: &Asked, score: impl Fn(&str) -> u32) -> String {
-    let scores = told(asked).into_iter().map(|line| {
-        let id = line["id"].as_str().expect("it is text").to_owned();
-        (id, Value::from(score(line["name"].as_str().expect("it is text"))))
-    });
-    Value::Object(scores.collect()).to_string()
 }
 
 fn check_prior_order(selection: &Selection, prior: &Selection, reason: &str) {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use picktools::embed::{CacheStatus, EmbedError, Embedder, ModelKind, Role};
+use picktools::embed::{CacheStatus, EmbedError, EmbedProgress, Embedder, ModelKind, Role};
 use picktools::engine::IndexError;
 use picktools::selection::{Stage, StageStatus};
 use picktools::{Engine, Mode, PickError, PickOptions, Selection};
@@ -68,12 +68,7 @@ impl Embedder for Fake {
         DIMENSIONS
     }
 
-    fn embed(
-        &self,
-        role: Role,
-        texts: &[&str],
-        progress: &(dyn Fn(usize) + Sync),
-    ) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
         let counter = if role == Role::Document { &self.documents } else { &self.requests };
         counter.fetch_add(texts.len(), Ordering::Relaxed);
         let failed = || Err(EmbedError::Inference { model: "fake:1".to_owned(), reason: "out of order".to_owned() });

@@ -131,3 +131,24 @@ fn watch(reader: &mut BufReader<&TcpStream>, sender: &Sender<Duration>) {
     let _end = reader.read(&mut [0; 64]);
     let _nobody_asks = sender.send(started.elapsed());
 }
+
+/// What the model was told of the tools: a line of JSON each.
+#[cfg(feature = "llm")]
+pub(crate) fn told(asked: &Asked) -> Vec<Value> {
+    let message = asked.body["messages"].as_array().and_then(|all| all.last()).expect("there is a message");
+    let text = message["content"].as_str().expect("it is text");
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .filter(|line: &Value| line.get("id").is_some())
+        .collect()
+}
+
+/// Scores of the tools by their names, for the ids that the model was told.
+#[cfg(feature = "llm")]
+pub(crate) fn scores(asked: &Asked, score: impl Fn(&str) -> u32) -> String {
+    let scores = told(asked).into_iter().map(|line| {
+        let id = line["id"].as_str().expect("it is text").to_owned();
+        (id, Value::from(score(line["name"].as_str().expect("it is text"))))
+    });
+    Value::Object(scores.collect()).to_string()
+}

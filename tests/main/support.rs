@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
+use picktools::call::{CallError, Hydrated, ValidCall};
 use picktools::scorer::Scorer;
 use picktools::{Access, Catalog, Engine, Hydrator, Mode, PickOptions, Query, Selection, Tool};
 
@@ -52,6 +53,14 @@ pub(crate) fn catalog(tools: impl IntoIterator<Item = Tool>) -> Catalog {
 pub(crate) fn hydrator_of(catalog: Catalog) -> Hydrator {
     let access = Access { allow_unsafe: true, ..Access::default() };
     Hydrator::new(catalog, &access).expect("the access names no tool")
+}
+
+/// The call that may be run.
+pub(crate) fn ready(hydrated: Result<Hydrated, CallError>) -> ValidCall {
+    match hydrated {
+        Ok(Hydrated::Ready(call)) => call,
+        other => panic!("it may be run, but is {other:?}"),
+    }
 }
 
 /// A tool of a source, without arguments.

@@ -10,12 +10,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::models::known::{self, STATIC, TUNED};
 use super::output;
 use picktools::catalog::{Conflicts, OperatorAliases};
+#[cfg(feature = "fastembed")]
+use picktools::embed::FastEmbedder;
 use picktools::embed::{EmbedError, Embedder, Role};
 use picktools::options::{Choice, DEFAULT_RRF_K, Fusion};
 use picktools::rerank::Reranker;
 use picktools::sequences::Sequences;
 use picktools::skills::Skill;
-use picktools::{Access, Catalog, CatalogOptions, Engine, EngineBuilder, Mode, PickOptions};
+use picktools::{Catalog, CatalogOptions, Engine, EngineBuilder, Mode, PickOptions};
 
 /// Which retrievers rank.
 #[derive(Clone, Copy, ValueEnum)]
@@ -170,69 +172,6 @@ impl ReadingArgs {
     }
 }
 
-/// Who asks, and so what may be picked and called.
-#[derive(Args, Default, Clone)]
-pub(super) struct AccessArgs {
-    /// Let tools that are marked unsafe be picked and called.
-    #[arg(long)]
-    allow_unsafe: bool,
-    /// A role of the caller; may be repeated.
-    #[arg(long = "role", value_name = "ROLE")]
-    roles: Vec<String>,
-    /// The mode that the agent runs in.
-    #[arg(long, value_name = "MODE")]
-    execution_mode: Option<String>,
-    /// What every tool must be capable of; may be repeated.
-    #[arg(long = "capability", value_name = "NAME")]
-    capabilities: Vec<String>,
-    /// The most that one call may cost.
-    #[arg(long, value_name = "COST")]
-    max_cost: Option<f64>,
-    /// A source that is allowed, which forbids the others; may be repeated.
-    #[arg(long = "allow-source", value_name = "SOURCE")]
-    allow_sources: Vec<String>,
-    /// A source that is not allowed; may be repeated.
-    #[arg(long = "deny-source", value_name = "SOURCE")]
-    deny_sources: Vec<String>,
-    /// A tool that may be neither picked nor called; may be repeated.
-    #[arg(long = "exclude", value_name = "TOOL")]
-    exclude: Vec<String>,
-}
-
-impl AccessArgs {
-    pub(super) fn access(self) -> Access {
-        Access {
-            allow_unsafe: self.allow_unsafe,
-            roles: self.roles.into_iter().collect(),
-            execution_mode: self.execution_mode,
-            capabilities: self.capabilities.into_iter().collect(),
-            max_cost: self.max_cost,
-            allow_sources: self.allow_sources.into_iter().collect(),
-            deny_sources: self.deny_sources.into_iter().collect(),
-            exclude: self.exclude.into_iter().collect(),
-            ..Access::default()
-        }
-    }
-}
-
-/// How much of one source.
-#[derive(Args, Default)]
-pub(super) struct SourceArgs {
-    /// The most tools of one source, unless it is trusted.
-    #[arg(long, value_name = "N")]
-    max_per_source: Option<usize>,
-    /// A source that --max-per-source does not limit; may be repeated.
-    #[arg(long = "trust-source", value_name = "SOURCE")]
-    trusted_sources: Vec<String>,
-}
-
-impl SourceArgs {
-    pub(super) fn apply(self, options: &mut PickOptions) {
-        options.max_per_source = self.max_per_source;
-        options.trusted_sources.extend(self.trusted_sources);
-    }
-}
-
 impl RankingArgs {
     /// Where models are kept.
     pub(super) fn folders(&self) -> &FolderArgs {
@@ -359,11 +298,9 @@ impl FolderArgs {
     #[cfg(feature = "fastembed")]
     pub(super) fn embedder(&self, model: &str) -> anyhow::Result<Arc<dyn Embedder>> {
         let options = self.onnx_options();
-        let embedder = if Path::new(model).is_dir() {
-            picktools::embed::FastEmbedder::from_folder(model, &options)
-        } else {
-            picktools::embed::FastEmbedder::from_name(model, &options)
-        };
+        let is_folder = Path::new(model).is_dir();
+        let named = || FastEmbedder::from_name(model, &options);
+        let embedder = if is_folder { FastEmbedder::from_folder(model, &options) } else { named() };
         Ok(Arc::new(embedder.map_err(known::with_own_names)?))
     }
 

@@ -18,10 +18,9 @@ use serde::Serialize;
 use self::asking::{Answers, Doubts, pick_all};
 use self::plan::{Configuration, Plan};
 use self::poison::{Poison, PoisonReport};
-use super::args::{AccessArgs, Beside, RankingArgs, ReadingArgs, SourceArgs};
-use super::history::HistoryArgs;
+use super::args::{Beside, ReadingArgs};
+use super::asking::AskingArgs;
 use super::report::{Page, PageSet, Side};
-use super::rerank::RerankArgs;
 use super::{output, signals};
 use picktools::eval::{
     Abstention, Calibration, CompareOptions, Comparison, ConfigurationReport, EvalReport, Latency, Measure,
@@ -56,15 +55,7 @@ pub(super) struct EvalCommand {
     #[command(flatten)]
     reading: ReadingArgs,
     #[command(flatten)]
-    history: HistoryArgs,
-    #[command(flatten)]
-    access: AccessArgs,
-    #[command(flatten)]
-    sources: SourceArgs,
-    #[command(flatten)]
-    ranking: RankingArgs,
-    #[command(flatten)]
-    rerank: RerankArgs,
+    asking: AskingArgs,
     /// Write the run of each set to DIR, as SET.trec.
     #[arg(long, value_name = "DIR")]
     run_out: Option<PathBuf>,
@@ -147,13 +138,13 @@ impl EvalCommand {
             check_writable(page)?;
         }
         let options = self.options();
-        let reranker = self.rerank.open(self.ranking.folders())?;
+        let reranker = self.asking.rerank.open(self.asking.ranking.folders())?;
         if let Some(poison) = self.poison {
             return self.poison(poison, &sets, &options);
         }
         let plan = match self.report {
-            Some(_) => Plan::comparison(&self.ranking, &options)?,
-            None => Plan::subject_alone(&self.ranking, &options)?,
+            Some(_) => Plan::comparison(&self.asking.ranking, &options)?,
+            None => Plan::subject_alone(&self.asking.ranking, &options)?,
         };
         let measures = self.measures();
         let mut evaluated = Vec::new();
@@ -200,11 +191,11 @@ impl EvalCommand {
         let context = || format!("cannot evaluate the set {}", set.name);
         let queries = QuerySet::read(&set.queries)?;
         let catalog = self.reading.open(&set.catalog).with_context(context)?;
-        let beside = Beside { skills: None, sequences: self.history.sequences()?, reranker: reranker.cloned() };
+        let beside = Beside { skills: None, sequences: self.asking.history.sequences()?, reranker: reranker.cloned() };
         let engines = plan.models.iter().map(|model| model.engine_with(catalog.clone(), beside.clone()));
         let engines = engines.collect::<anyhow::Result<Vec<Engine>>>().with_context(context)?;
         let subject = plan.subject();
-        self.history.warn_of_strangers(&engines[subject.model]);
+        self.asking.history.warn_of_strangers(&engines[subject.model]);
         let engine = &engines[subject.model];
         if let Some(folder) = &self.signals_out {
             signals::write(&folder.join(&set.name), engine, &queries, &subject.options).with_context(context)?;
@@ -214,7 +205,7 @@ impl EvalCommand {
             let mut options = options.clone();
             // What the subject is compared with is what it would be without.
             if index == plan.subject {
-                self.rerank.apply(&mut options);
+                self.asking.rerank.apply(&mut options);
             }
             let answers = pick_all(&engines[*model], &queries, &options).with_context(context)?;
             let scores = evaluate(&answers.run, &qrels, measures);
@@ -242,7 +233,7 @@ impl EvalCommand {
 
     /// Reports what hostile tools change.
     fn poison(&self, poison: Poison, sets: &[Set], options: &PickOptions) -> anyhow::Result<()> {
-        let model = self.ranking.open_model()?;
+        let model = self.asking.ranking.open_model()?;
         let poisoned = sets.iter().map(|set| {
             let (queries, qrels) = (QuerySet::read(&set.queries)?, Qrels::read(&set.qrels)?);
             let catalog = self.reading.open(&set.catalog)?;
@@ -280,10 +271,10 @@ impl EvalCommand {
             min_score: self.min_score,
             ..PickOptions::default()
         };
-        self.history.apply(&mut options);
-        options.access = std::mem::take(&mut self.access).access();
-        std::mem::take(&mut self.sources).apply(&mut options);
-        self.ranking.apply(&mut options);
+        self.asking.history.apply(&mut options);
+        options.access = std::mem::take(&mut self.asking.access).access();
+        std::mem::take(&mut self.asking.sources).apply(&mut options);
+        self.asking.ranking.apply(&mut options);
         options
     }
 

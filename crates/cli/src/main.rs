@@ -4,6 +4,7 @@
 //! 2 usage or input error.
 
 mod args;
+mod asking;
 mod check;
 mod completions;
 mod eval;

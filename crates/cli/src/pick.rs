@@ -9,10 +9,9 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::args::{AccessArgs, Beside, CatalogArgs, RankingArgs, SourceArgs, read_input};
-use super::history::HistoryArgs;
+use super::args::{Beside, CatalogArgs, read_input};
+use super::asking::AskingArgs;
 use super::output;
-use super::rerank::RerankArgs;
 use super::translate::{ViewArgs, definitions};
 use picktools::names::tools_section;
 use picktools::options::{Fusion, TokenBudget};
@@ -51,15 +50,7 @@ pub(super) struct PickCommand {
     #[arg(long = "always-include", value_name = "TOOL")]
     always_include: Vec<String>,
     #[command(flatten)]
-    history: HistoryArgs,
-    #[command(flatten)]
-    access: AccessArgs,
-    #[command(flatten)]
-    sources: SourceArgs,
-    #[command(flatten)]
-    ranking: RankingArgs,
-    #[command(flatten)]
-    rerank: RerankArgs,
+    asking: AskingArgs,
     /// The most tokens of the picks' definitions (o200k_base, in the format of --provider, else of openai): tools are shown
     /// in less detail, or left out, so that they fit.
     #[arg(long, value_name = "N")]
@@ -101,12 +92,12 @@ impl PickCommand {
         if query.truncated() {
             output::warn(format!("only the first {} bytes of the request are read", query.text().len()));
         }
-        let reranker = self.rerank.open(self.ranking.folders())?;
+        let reranker = self.asking.rerank.open(self.asking.ranking.folders())?;
         let catalog = self.catalog.open()?;
         let skills = self.skills.as_deref().map(read_skills).transpose()?;
-        let sequences = self.history.sequences()?;
-        let engine = self.ranking.engine_for_pick(catalog, Beside { skills, sequences, reranker })?;
-        self.history.warn_of_strangers(&engine);
+        let sequences = self.asking.history.sequences()?;
+        let engine = self.asking.ranking.engine_for_pick(catalog, Beside { skills, sequences, reranker })?;
+        self.asking.history.warn_of_strangers(&engine);
         for report in engine.skill_reports().iter().filter(|report| !report.is_compatible()) {
             output::warn(report);
         }
@@ -114,7 +105,7 @@ impl PickCommand {
             max_candidates: self.max_candidates,
             min_score: self.min_score,
             always_include: self.always_include,
-            access: self.access.access(),
+            access: self.asking.access.access(),
             timeout: self.timeout_ms.map(Duration::from_millis),
             debug: self.explain,
             ..PickOptions::default()
@@ -125,10 +116,10 @@ impl PickCommand {
             let provider = self.provider.unwrap_or(Provider::OpenAiChat);
             options.token_budget = Some(TokenBudget { tokens, provider, view: view.clone() });
         }
-        self.history.apply(&mut options);
-        self.sources.apply(&mut options);
-        self.ranking.apply(&mut options);
-        self.rerank.apply(&mut options);
+        self.asking.history.apply(&mut options);
+        self.asking.sources.apply(&mut options);
+        self.asking.ranking.apply(&mut options);
+        self.asking.rerank.apply(&mut options);
         let selection = engine.pick(&query, &options)?;
         for degraded in &selection.degraded {
             output::warn(format!("degraded in the stage {}: {}", degraded.stage, degraded.reason));

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::args::{AccessArgs, CatalogArgs, read_input};
+use super::args::{CatalogArgs, read_input};
+use super::asking::AccessArgs;
 use super::output;
 use super::translate::ViewArgs;
 use picktools::call::{CallError, Hydrated, MAX_ARGUMENT_BYTES, ValidCall};

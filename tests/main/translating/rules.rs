@@ -62,6 +62,17 @@ fn is_name(text: &str, most: usize, others: &str, letter_first: bool) -> bool {
     first && text.len() <= most && text.chars().all(fine)
 }
 
+/// What both have in strict mode, and what OpenAI has besides.
+#[rustfmt::skip]
+const ANTHROPIC_STRICT: &[&str] = &[
+    "type", "description", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "$ref",
+    "$defs", "definitions", "format", "minItems", "title",
+];
+#[rustfmt::skip]
+const OPENAI_STRICT: &[&str] = &[
+    "pattern", "multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "maxItems",
+];
+
 fn openai(definition: &Value, faults: &mut Vec<String>) {
     only(definition, &["type", "name", "description", "parameters", "strict"], faults);
     if !is_name(definition["name"].as_str().unwrap_or_default(), 64, "-", false) {
@@ -78,31 +89,7 @@ fn openai(definition: &Value, faults: &mut Vec<String>) {
         }
     }
     if definition["strict"] == true {
-        let keywords = [
-            "type",
-            "description",
-            "properties",
-            "required",
-            "additionalProperties",
-            "items",
-            "enum",
-            "const",
-            "anyOf",
-            "$ref",
-            "$defs",
-            "definitions",
-            "pattern",
-            "format",
-            "multipleOf",
-            "minimum",
-            "maximum",
-            "exclusiveMinimum",
-            "exclusiveMaximum",
-            "minItems",
-            "maxItems",
-            "title",
-        ];
-        strict(schema, &keywords, true, faults);
+        strict(schema, &[ANTHROPIC_STRICT, OPENAI_STRICT].concat(), true, faults);
     }
 }
 
@@ -123,24 +110,7 @@ fn anthropic(definition: &Value, faults: &mut Vec<String>) {
         }
     }
     if definition["strict"] == true {
-        let keywords = [
-            "type",
-            "description",
-            "properties",
-            "required",
-            "additionalProperties",
-            "items",
-            "enum",
-            "const",
-            "anyOf",
-            "$ref",
-            "$defs",
-            "definitions",
-            "format",
-            "minItems",
-            "title",
-        ];
-        strict(schema, &keywords, false, faults);
+        strict(schema, ANTHROPIC_STRICT, false, faults);
     }
 }
 

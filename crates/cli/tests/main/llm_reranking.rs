@@ -1,7 +1,7 @@
 //! `--rerank llm`: the language model is a server of these tests, which answers as OpenAI does.
 
 use crate::cli::{WORKPLACE, picktools, refusal, stderr, stdout};
-use crate::server::{Asked, Reply, Server};
+use crate::server::{Asked, Reply, Server, scores, told};
 use serde_json::{Value, json};
 
 const KEY: &str = "sk-secret-0123456789";
@@ -9,25 +9,6 @@ const KEY: &str = "sk-secret-0123456789";
 /// An answer in words.
 fn says(text: &str) -> Value {
     json!({"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}]})
-}
-
-/// What the model was told of the tools: a line of JSON each.
-fn told(asked: &Asked) -> Vec<Value> {
-    let message = asked.body["messages"].as_array().and_then(|all| all.last()).expect("there is a message");
-    let text = message["content"].as_str().expect("it is text");
-    text.lines()
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .filter(|line: &Value| line.get("id").is_some())
-        .collect()
-}
-
-/// Scores of the tools by their names, for the ids that the model was told.
-fn scores(asked: &Asked, score: impl Fn(&str) -> u32) -> String {
-    let scores = told(asked).into_iter().map(|line| {
-        let id = line["id"].as_str().expect("it is text").to_owned();
-        (id, Value::from(score(line["name"].as_str().expect("it is text"))))
-    });
-    Value::Object(scores.collect()).to_string()
 }
 
 #[test]

@@ -177,11 +177,8 @@ mod tuned_inside {
             picktools(&["pick", "x", "--catalog", "fixtures/formats/native.json", "--model", "tuned"]).output();
         let output = output.expect("it runs");
         assert!(output.status.success(), "{}", stderr(&output));
-        assert!(
-            stderr(&output).contains("warning: the embedding cache is not used to the full"),
-            "{}",
-            stderr(&output)
-        );
+        let told = stderr(&output);
+        assert!(told.contains("warning: the embedding cache is not used to the full"), "{told}");
     }
 
     #[test]

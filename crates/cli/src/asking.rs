@@ -1,0 +1,86 @@
+//! The arguments that picking and evaluating share: who asks, what was done before, and how tools are ranked.
+
+use clap::Args;
+use picktools::{Access, PickOptions};
+
+use super::args::RankingArgs;
+use super::history::HistoryArgs;
+use super::rerank::RerankArgs;
+
+/// How a request is answered.
+#[derive(Args)]
+pub(super) struct AskingArgs {
+    #[command(flatten)]
+    pub(super) history: HistoryArgs,
+    #[command(flatten)]
+    pub(super) access: AccessArgs,
+    #[command(flatten)]
+    pub(super) sources: SourceArgs,
+    #[command(flatten)]
+    pub(super) ranking: RankingArgs,
+    #[command(flatten)]
+    pub(super) rerank: RerankArgs,
+}
+
+/// Who asks, and so what may be picked and called.
+#[derive(Args, Default, Clone)]
+pub(super) struct AccessArgs {
+    /// Let tools that are marked unsafe be picked and called.
+    #[arg(long)]
+    allow_unsafe: bool,
+    /// A role of the caller; may be repeated.
+    #[arg(long = "role", value_name = "ROLE")]
+    roles: Vec<String>,
+    /// The mode that the agent runs in.
+    #[arg(long, value_name = "MODE")]
+    execution_mode: Option<String>,
+    /// What every tool must be capable of; may be repeated.
+    #[arg(long = "capability", value_name = "NAME")]
+    capabilities: Vec<String>,
+    /// The most that one call may cost.
+    #[arg(long, value_name = "COST")]
+    max_cost: Option<f64>,
+    /// A source that is allowed, which forbids the others; may be repeated.
+    #[arg(long = "allow-source", value_name = "SOURCE")]
+    allow_sources: Vec<String>,
+    /// A source that is not allowed; may be repeated.
+    #[arg(long = "deny-source", value_name = "SOURCE")]
+    deny_sources: Vec<String>,
+    /// A tool that may be neither picked nor called; may be repeated.
+    #[arg(long = "exclude", value_name = "TOOL")]
+    exclude: Vec<String>,
+}
+
+impl AccessArgs {
+    pub(super) fn access(self) -> Access {
+        Access {
+            allow_unsafe: self.allow_unsafe,
+            roles: self.roles.into_iter().collect(),
+            execution_mode: self.execution_mode,
+            capabilities: self.capabilities.into_iter().collect(),
+            max_cost: self.max_cost,
+            allow_sources: self.allow_sources.into_iter().collect(),
+            deny_sources: self.deny_sources.into_iter().collect(),
+            exclude: self.exclude.into_iter().collect(),
+            ..Access::default()
+        }
+    }
+}
+
+/// How much of one source.
+#[derive(Args, Default)]
+pub(super) struct SourceArgs {
+    /// The most tools of one source, unless it is trusted.
+    #[arg(long, value_name = "N")]
+    max_per_source: Option<usize>,
+    /// A source that --max-per-source does not limit; may be repeated.
+    #[arg(long = "trust-source", value_name = "SOURCE")]
+    trusted_sources: Vec<String>,
+}
+
+impl SourceArgs {
+    pub(super) fn apply(self, options: &mut PickOptions) {
+        options.max_per_source = self.max_per_source;
+        options.trusted_sources.extend(self.trusted_sources);
+    }
+}
