@@ -1,9 +1,9 @@
 //! Mending text that is nearly JSON.
 //!
-//! Models wrap JSON in prose or code fences, quote as Python does, leave commas too many or too few, and forget to close
-//! what they opened. All of that has one meaning and is mended, each kind of change named. What has not is refused: text
-//! that breaks off inside a string may lack the half that matters, `NaN` has no value, and a member that stands twice has
-//! two.
+//! Models wrap JSON in code fences, quote as Python does, leave commas too many or too few, and forget a bracket within
+//! another. All of that has one meaning and is mended, each kind of change named. What has not is refused: text that breaks
+//! off may lack the half that matters (of `15` as of a list), prose around JSON may say not to run it, `NaN` has no value,
+//! and a member that stands twice has two.
 
 use std::collections::BTreeSet;
 
@@ -17,15 +17,19 @@ pub(crate) fn repair(text: &str) -> Option<(Value, Vec<&'static str>)> {
     let start = text.find(['{', '['])?;
     let mut reader = Reader { text, at: start, depth: 0, changes: BTreeSet::new() };
     let value = reader.value()?;
-    let around = [&text[..start], &text[reader.at..]];
-    // Another value behind the first leaves open which was meant.
-    if around[1].contains(['{', '[']) {
-        return None;
-    }
-    if around.iter().any(|around| !around.trim().is_empty()) {
-        reader.changes.insert("text around it was left out");
+    match (text[..start].trim(), text[reader.at..].trim()) {
+        ("", "") => {}
+        (before, "```") if is_fence(before) => {
+            reader.changes.insert("a code fence was left out");
+        }
+        _ => return None,
     }
     Some((value, reader.changes.into_iter().collect()))
+}
+
+/// Returns `true` if a text opens a code fence: three backticks and at most one word.
+fn is_fence(text: &str) -> bool {
+    text.strip_prefix("```").is_some_and(|word| word.chars().all(char::is_alphanumeric))
 }
 
 struct Reader<'t> {
@@ -121,7 +125,7 @@ impl Reader<'_> {
         Some(Value::Array(items))
     }
 
-    /// Whether what is open ends here: at its bracket, at that of what is around it, or with the text.
+    /// Whether what is open ends here: at its bracket, or at that of what is around it; `None` where the text breaks off.
     fn ends(&mut self, bracket: char, other: char) -> Option<bool> {
         self.skip();
         match self.peek() {
@@ -129,17 +133,14 @@ impl Reader<'_> {
                 self.take();
                 Some(true)
             }
-            Some(next) if next == other && self.depth > 1 => self.unclosed(),
+            Some(next) if next == other && self.depth > 1 => {
+                self.changes.insert("brackets were closed");
+                Some(true)
+            }
             Some(next) if next == other => None,
             Some(_) => Some(false),
-            None => self.unclosed(),
+            None => None,
         }
-    }
-
-    #[expect(clippy::unnecessary_wraps, reason = "it is an answer of `ends`")]
-    fn unclosed(&mut self) -> Option<bool> {
-        self.changes.insert("brackets were closed");
-        Some(true)
     }
 
     fn separator(&mut self, bracket: char) -> Option<()> {
@@ -273,15 +274,14 @@ mod tests {
     #[test]
     fn slips_of_one_meaning_are_mended_and_named() {
         for (text, value, change) in [
-            ("```json\n{\"a\": 1}\n```", json!({"a": 1}), "text around it was left out"),
-            ("Here you are: {\"a\": 1}. Done!", json!({"a": 1}), "text around it was left out"),
+            ("```json\n{\"a\": 1}\n```", json!({"a": 1}), "a code fence was left out"),
+            (" ```\n{\"a\": 1}\n```\n", json!({"a": 1}), "a code fence was left out"),
             ("{'a': 'it\\'s'}", json!({"a": "it's"}), "quotation marks were changed"),
             ("{“a”: “b”}", json!({"a": "b"}), "quotation marks were changed"),
             ("{a: 1, b_c: 2}", json!({"a": 1, "b_c": 2}), "names were quoted"),
             ("{\"a\": [1, 2,], }", json!({"a": [1, 2]}), "commas were left out"),
             ("{\"a\": 1 \"b\": 2}", json!({"a": 1, "b": 2}), "commas were put in"),
             ("{\"a\": True, \"b\": None}", json!({"a": true, "b": null}), "Python's words were changed"),
-            ("{\"a\": {\"b\": [1, 2", json!({"a": {"b": [1, 2]}}), "brackets were closed"),
             ("{\"a\": [1, 2}", json!({"a": [1, 2]}), "brackets were closed"),
             ("{\"a\": 1, // one\n\"b\": 2 /* two */}", json!({"a": 1, "b": 2}), "comments were left out"),
             ("{\"a\": \"line\nline\"}", json!({"a": "line\nline"}), "control characters were escaped"),
@@ -299,7 +299,14 @@ mod tests {
         for text in [
             "",
             "no JSON",
+            "Here you are: {\"a\": 1}. Done!",
+            "{\"a\": 1}\n```",
+            "```json\n{\"a\": 1}",
             "{\"a\": \"cut o",
+            "{\"a\": {\"b\": [1, 2",
+            "{\"a\": {\"b\": [1, 2]}",
+            "{\"a\": 1",
+            "[",
             "{\"a\": NaN}",
             "{\"a\": 1e999}",
             "{\"a\": 1, \"a\": 2}",

@@ -52,9 +52,14 @@ impl Provider {
     ///
     /// # Errors
     ///
-    /// As [`Provider::answer`].
+    /// As [`Provider::answer`], and [`ResponseError::BrokenOff`] where the model ran out of tokens after a call began: its
+    /// arguments may lack their end.
     pub fn calls(self, response: &Value) -> Result<Vec<ToolCall>, ResponseError> {
-        Ok(self.answer(response)?.calls)
+        let Answer { calls, finish, .. } = self.answer(response)?;
+        match calls.last() {
+            Some(last) if finish == Some(Finish::Length) => Err(ResponseError::BrokenOff { name: last.name.clone() }),
+            _ => Ok(calls),
+        }
     }
 }
 
@@ -150,6 +155,23 @@ mod tests {
             (Provider::Ollama, json!({"message": {"content": "No."}})),
         ] {
             assert_eq!(provider.calls(&answer), Ok(vec![]), "{provider}");
+        }
+    }
+
+    #[test]
+    fn the_calls_of_an_answer_that_ran_out_of_tokens_are_refused() {
+        for (provider, mut answer, call) in answers() {
+            match provider {
+                Provider::OpenAiChat => answer["choices"][0]["finish_reason"] = json!("length"),
+                Provider::OpenAiResponses => answer["incomplete_details"] = json!({"reason": "max_output_tokens"}),
+                Provider::Anthropic => answer["stop_reason"] = json!("max_tokens"),
+                Provider::Gemini => answer["candidates"][0]["finishReason"] = json!("MAX_TOKENS"),
+                Provider::Ollama => answer["done_reason"] = json!("length"),
+                // A call is not an answer, and has no end.
+                Provider::Mcp => continue,
+            }
+            let refused = provider.calls(&answer).expect_err("the last call may lack its end");
+            assert_eq!(refused, ResponseError::BrokenOff { name: call.name }, "{provider}");
         }
     }
 

@@ -75,8 +75,10 @@ pub enum ResponseError {
         /// The most of it.
         limit: usize,
     },
-    /// The stream broke off in the middle of a call.
-    #[error("the stream ended before the call of {name:?} was whole; send the request again")]
+    /// The answer broke off in the middle of a call, or may have.
+    #[error(
+        "the answer ended before the call of {name:?} was whole; send the request again, with room for more tokens"
+    )]
     BrokenOff {
         /// The name as far as it is known.
         name: String,

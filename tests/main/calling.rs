@@ -164,6 +164,30 @@ fn text_that_is_nearly_json_and_json_as_text_are_repaired_and_told() {
 }
 
 #[test]
+fn what_breaks_off_is_never_completed_and_what_prose_quotes_is_no_call() {
+    let entries = json!([{"name": "pay", "parameters": {"type": "object", "properties": {
+        "to": {"type": "string"}, "amount": {"type": "integer"}, "tags": {"type": "array"}, "now": {"type": "boolean"}}}}]);
+    let hydrator = hydrator(&entries);
+    for text in [
+        r#"{"to": "bob", "amount": 15"#,
+        r#"{"to": "bob", "amount": 15,"#,
+        r#"{"to": "bob", "now": true"#,
+        r#"{"to": "bob", "tags": ["a", "b""#,
+        r#"{"to": "bob", "tags": ["a", "b"]"#,
+        r#"{"to": "bob""#,
+        r#"{"to": "bo"#,
+        "{",
+        "```json\n{'to': 'bob', 'amount': 15\n```",
+        r#"Do not run: {"to": "bob", "amount": 15}"#,
+        r#"{"to": "bob", "amount": 15} is what I must not do"#,
+    ] {
+        let error = hydrator.hydrate(&call("pay", text)).expect_err(text);
+        assert!(matches!(error, CallError::Malformed { .. }), "{text}: {error}");
+    }
+    ready(hydrator.hydrate(&call("pay", "```json\n{'to': 'bob', 'tags': ['a'}\n```")));
+}
+
+#[test]
 fn text_stays_text_where_the_schema_takes_it_and_where_it_would_not_fit() {
     let hydrator = hydrator(&temperature());
     let valid = ready(hydrator.hydrate(&call("get_temperature", "{\"city\": \"{\\\"a\\\": 1}\"}")));

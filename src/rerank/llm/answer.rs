@@ -48,7 +48,9 @@ fn read(text: &str) -> Result<Grades, String> {
         Ok(grades) => return Ok(grades),
         Err(error) => error,
     };
-    let mended = repair(text).and_then(|(value, _)| Grades::deserialize(value).ok());
+    // Scores in prose are scores: they only order what may be picked anyway.
+    let within = text.find('{').zip(text.rfind('}')).and_then(|(start, end)| text.get(start..=end));
+    let mended = within.and_then(repair).and_then(|(value, _)| Grades::deserialize(value).ok());
     mended.ok_or_else(|| misread(&error, text))
 }
 
