@@ -57,11 +57,9 @@ pub enum ToolCallError {
     /// The tools cannot be shown so.
     #[error(transparent)]
     Translate(#[from] TranslateError),
-    /// The request cannot take tools.
-    #[error(
-        "the request is not a JSON object whose `tools`, if it has them, are an array; give the provider's own body"
-    )]
-    Request,
+    /// The API request cannot take tools.
+    #[error("the body is not a JSON object whose `tools`, if it has them, are an array; give the provider's own body")]
+    Body,
     /// The client got no answer.
     #[error("the model at {provider} did not answer")]
     Client {
@@ -76,10 +74,10 @@ pub enum ToolCallError {
     Response(#[from] ResponseError),
 }
 
-/// Shows `tools` to a model along with `request`, and hydrates the calls of its answer. Planning stops there: nothing is
+/// Shows `tools` to a model along with `body`, and hydrates the calls of its answer. Planning stops there: nothing is
 /// run.
 ///
-/// `request` is the provider's own body; the definitions are added to its `tools`. One call's fault is no fault of the
+/// `body` is the provider's own body; the definitions are added to its `tools`. One call's fault is no fault of the
 /// others: each stands for itself in [`ToolCalls::calls`].
 ///
 /// # Errors
@@ -110,15 +108,15 @@ pub enum ToolCallError {
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let tools = [Arc::new(Tool::new("get_forecast", "Weather for the coming days"))];
-/// let request = json!({"model": "m", "messages": [{"role": "user", "content": "will it rain?"}]});
-/// let answer = tool_call(&Model, request, &tools, &ToolCallOptions::default()).await?;
+/// let body = json!({"model": "m", "messages": [{"role": "user", "content": "will it rain?"}]});
+/// let answer = tool_call(&Model, body, &tools, &ToolCallOptions::default()).await?;
 /// assert!(answer.calls[0].is_ok());
 /// # Ok(())
 /// # }
 /// ```
 pub async fn tool_call(
     client: &dyn ToolClient,
-    mut request: Value,
+    mut body: Value,
     tools: &[Arc<Tool>],
     options: &ToolCallOptions,
 ) -> Result<ToolCalls, ToolCallError> {
@@ -126,12 +124,12 @@ pub async fn tool_call(
     let catalog = Catalog::from_tools(tools.iter().map(|tool| tool.as_ref().clone()))?;
     let translation = translate(catalog.tools(), provider, &options.translate)?;
     let hydrator = Hydrator::new(catalog, &options.access)?;
-    let body: &mut Map<String, Value> = request.as_object_mut().ok_or(ToolCallError::Request)?;
-    match (body.entry("tools").or_insert_with(|| Value::Array(Vec::new())), &translation.tools) {
+    let members: &mut Map<String, Value> = body.as_object_mut().ok_or(ToolCallError::Body)?;
+    match (members.entry("tools").or_insert_with(|| Value::Array(Vec::new())), &translation.tools) {
         (Value::Array(known), Value::Array(more)) => known.extend(more.iter().cloned()),
-        _ => return Err(ToolCallError::Request),
+        _ => return Err(ToolCallError::Body),
     }
-    let response = client.send(request).await.map_err(|source| ToolCallError::Client { provider, source })?;
+    let response = client.send(body).await.map_err(|source| ToolCallError::Client { provider, source })?;
     let hydrator = hydrator.translated(&translation).max_argument_bytes(options.max_argument_bytes);
     let mut calls = Vec::new();
     for call in provider.calls(&response)? {

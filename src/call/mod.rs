@@ -204,7 +204,7 @@ pub trait Repairer: Send + Sync {
 
     /// Returns the arguments anew, as JSON text. It is asked once per call, and never for an unsafe tool; its answer is
     /// read and validated as the model's was.
-    fn repair<'a>(&'a self, request: RepairRequest<'a>) -> RepairFuture<'a>;
+    fn repair<'a>(&'a self, call: FaultyCall<'a>) -> RepairFuture<'a>;
 }
 
 /// The answer of a [`Repairer`]: JSON text, or why there is none.
@@ -213,7 +213,7 @@ pub type RepairFuture<'a> = Pin<Box<dyn Future<Output = Result<String, RepairErr
 /// What a [`Repairer`] is asked.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct RepairRequest<'a> {
+pub struct FaultyCall<'a> {
     /// The tool, with its schema.
     pub tool: &'a Tool,
     /// The arguments as they came.
@@ -327,8 +327,8 @@ impl Hydrator {
             Arguments::Text(text) => text.clone(),
             Arguments::Json(value) => value.to_string(),
         };
-        let request = RepairRequest { tool, arguments: &text, problem: &problem };
-        let answer = match repairer.repair(request).await {
+        let faulty = FaultyCall { tool, arguments: &text, problem: &problem };
+        let answer = match repairer.repair(faulty).await {
             Ok(answer) => self.arguments(found.tool, &Arguments::Text(answer)).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };

@@ -12,9 +12,9 @@ pub enum ClientError {
         /// What is wrong, and how to mend it.
         reason: String,
     },
-    /// The request cannot be sent as it is.
+    /// The API request cannot be sent as it is.
     #[error("{reason}")]
-    Request {
+    Body {
         /// What is wrong, and how to mend it.
         reason: String,
     },
@@ -65,7 +65,7 @@ pub enum ClientError {
 
 impl ClientError {
     /// Returns `true` if the same request may be answered when it is sent again: after a failed connection, a timeout, and
-    /// the statuses 408, 429 and 5xx. A request that timed out may have been answered, and paid for, all the same.
+    /// the statuses 408, 429 and 5xx. An API request that timed out may have been answered, and paid for, all the same.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Timeout { .. } | Self::Connection { .. } => true,

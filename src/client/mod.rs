@@ -16,17 +16,17 @@ pub use provider_client::ProviderClient;
 pub use crate::http::EndpointOptions;
 use crate::provider::Provider;
 
-/// Something that takes a chat request in a provider's format and returns the provider's answer.
+/// Something that takes the body of a chat in a provider's format and returns the provider's answer.
 pub trait ToolClient: Send + Sync {
     /// Returns the format that it speaks.
     fn provider(&self) -> Provider;
 
-    /// Sends a request and returns the whole answer.
+    /// Sends an API request and returns the whole answer.
     ///
     /// # Errors
     ///
     /// [`ClientError`] where there is no answer; [`ClientError::Failed`] takes errors of the client's own.
-    fn send(&self, request: Value) -> ClientFuture<'_>;
+    fn send(&self, body: Value) -> ClientFuture<'_>;
 }
 
 /// The answer of a [`ToolClient`].

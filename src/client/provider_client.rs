@@ -1,7 +1,7 @@
 //! A client of language models over HTTP, in the format of their provider.
 //!
 //! As with embedding endpoints, who answers is not trusted: the answer is bounded, what it says goes into messages
-//! shortened and without the key, and redirects are not followed, so that the key goes nowhere else. One request is one
+//! shortened and without the key, and redirects are not followed, so that the key goes nowhere else. One API request is one
 //! try: a chat costs, and its caller knows best whether to ask again.
 
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::provider::{Endpoint, Provider};
 /// The longest answer that is read, in bytes.
 const MAX_ANSWER_BYTES: u64 = 16 * 1024 * 1024;
 
-/// A [`ToolClient`] that posts requests to a provider, or to a server that speaks its format.
+/// A [`ToolClient`] that posts API requests to a provider, or to a server that speaks its format.
 #[derive(Clone)]
 pub struct ProviderClient(Arc<Client>);
 
@@ -58,7 +58,7 @@ impl ProviderClient {
 }
 
 impl ProviderClient {
-    /// Sends a request on this thread, which is held for no longer than `within` and reads at most `most` bytes.
+    /// Sends an API request on this thread, which is held for no longer than `within` and reads at most `most` bytes.
     pub(crate) fn post(&self, request: Value, within: Duration, most: u64) -> Result<Value, ClientError> {
         self.0.post(request, within.min(self.0.timeout), most)
     }
@@ -88,8 +88,8 @@ impl ToolClient for ProviderClient {
         self.0.provider
     }
 
-    /// Sends a request on tokio's blocking pool. Gemini's has the model's name in its path: it is taken from the member
-    /// `model`. Ollama streams unless told otherwise: it is told so where the request does not say.
+    /// Sends an API request on tokio's blocking pool. Gemini's has the model's name in its path: it is taken from the member
+    /// `model`. Ollama streams unless told otherwise: it is told so where the API request does not say.
     fn send(&self, request: Value) -> ClientFuture<'_> {
         let client = Arc::clone(&self.0);
         Box::pin(async move {
@@ -104,7 +104,7 @@ impl Client {
     fn post(&self, mut request: Value, within: Duration, most: u64) -> Result<Value, ClientError> {
         let Some(path) = (self.endpoint.path)(&mut request) else {
             let reason = "the request names no model; give it as `model`".to_owned();
-            return Err(ClientError::Request { reason });
+            return Err(ClientError::Body { reason });
         };
         let url = format!("{}{path}", self.base.to_string().trim_end_matches('/'));
         let mut call = self.agent.post(url).header(header::CONTENT_TYPE, "application/json");

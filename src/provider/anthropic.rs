@@ -21,7 +21,7 @@ use crate::schema::within;
 
 pub(super) struct Anthropic;
 
-/// What all strict tools of a request may have together: tools, optional properties, values of several kinds.
+/// What all strict tools of an API request may have together: tools, optional properties, values of several kinds.
 /// Source: "Structured outputs", schema complexity limits; the error "Schemas contains too many parameters with union
 /// types (… limit: 16)".
 const MAX_STRICT: [(&str, usize); 3] =

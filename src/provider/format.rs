@@ -20,12 +20,12 @@ pub(super) trait Format: Sync {
     /// Writes the definition of a tool.
     fn definition(&self, definition: Definition<'_>, changes: &mut ToolChanges<'_>) -> Value;
 
-    /// Makes the `tools` of a request of the definitions.
+    /// Makes the `tools` of an API request of the definitions.
     fn tools(&self, definitions: Vec<Value>) -> Value {
         Value::Array(definitions)
     }
 
-    /// Says of what the strict definitions of a request have too much together.
+    /// Says of what the strict definitions of an API request have too much together.
     fn too_much_strict(&self, _definitions: &[Value]) -> Vec<String> {
         Vec::new()
     }
@@ -41,7 +41,7 @@ pub(super) trait Format: Sync {
     /// Takes an event of a streamed answer.
     fn push(&self, event: &At<'_>, stream: &mut CallStream) -> Result<(), ResponseError>;
 
-    /// Returns how the messages of a request are written; `None` where there are none.
+    /// Returns how the messages of an API request are written; `None` where there are none.
     fn messages(&self) -> Option<&'static Messages> {
         None
     }
@@ -67,9 +67,9 @@ pub(super) trait Format: Sync {
 pub(super) struct Rules {
     /// The stable name.
     pub(super) name: &'static str,
-    /// The most tools of a request.
+    /// The most tools of an API request.
     pub(super) max_tools: Option<usize>,
-    /// The most deferred tools of a request: they are not in the prompt, and have a limit of their own or none.
+    /// The most deferred tools of an API request: they are not in the prompt, and have a limit of their own or none.
     pub(super) max_deferred: Option<usize>,
     /// The longest description of a tool, in characters.
     pub(super) max_description: Option<usize>,
@@ -168,11 +168,11 @@ impl Definition<'_> {
 #[cfg(feature = "llm")]
 #[derive(Clone, Copy)]
 pub(crate) struct Endpoint {
-    /// Returns the path below the base URL, and makes the request what is sent there; `None` where it names no model.
+    /// Returns the path below the base URL, and makes the API request what is sent there; `None` where it names no model.
     pub(crate) path: fn(&mut Value) -> Option<String>,
     /// The header that takes the key, and what stands before the key there.
     pub(crate) key: (&'static str, &'static str),
-    /// Headers that every request has.
+    /// Headers that every API request has.
     pub(crate) headers: &'static [(&'static str, &'static str)],
 }
 

@@ -66,7 +66,7 @@ impl Format for Ollama {
     }
 }
 
-/// It streams unless told otherwise: it is told so where the request does not say.
+/// It streams unless told otherwise: it is told so where the API request does not say.
 #[cfg(feature = "llm")]
 fn path(request: &mut Value) -> Option<String> {
     if let Some(body) = request.as_object_mut() {

@@ -1,4 +1,4 @@
-//! Tools to definitions: what goes into a request, what a called name means, and what was changed on the way.
+//! Tools to definitions: what goes into an API request, what a called name means, and what was changed on the way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct TranslateOptions {
 pub struct Translation {
     /// Whose format it is.
     pub provider: Provider,
-    /// What goes into the request as `tools`: for Gemini a list of one object with `functionDeclarations`, for MCP the
+    /// What goes into the API request as `tools`: for Gemini a list of one object with `functionDeclarations`, for MCP the
     /// `tools` of a `tools/list` result.
     pub tools: Value,
     /// From the names that the model is shown to the ids of the tools.
@@ -41,11 +41,11 @@ pub struct Translation {
     pub changes: Vec<Change>,
 }
 
-/// What of a tool, or of the whole request, is not as it was.
+/// What of a tool, or of the whole API request, is not as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Change {
-    /// The tool's id; none for what concerns the request.
+    /// The tool's id; none for what concerns the API request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// JSON pointer into the tool's definition.
@@ -109,7 +109,7 @@ pub enum ChangeCode {
     StrictUnavailable,
     /// The output schema is not shown.
     OutputSchemaDropped,
-    /// The request has more tools than the provider takes.
+    /// The API request has more tools than the provider takes.
     TooManyTools,
     /// The strict tools together are more than the provider takes.
     TooMuchStrict,
@@ -259,7 +259,7 @@ fn description(rules: &Rules, shown: &Advertised, notes: &[String], changes: &mu
     text
 }
 
-/// Says what is too much for one request.
+/// Says what is too much for one API request.
 fn check_request(provider: Provider, options: &TranslateOptions, definitions: &[Value], changes: &mut Vec<Change>) {
     let mut too_much = |code, detail| {
         changes.push(Change { tool: None, pointer: String::new(), code, detail });

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use picktools::call::{
-    ApprovalError, ApprovalQueue, CallError, Hydrated, MAX_ARGUMENT_BYTES, Repair, RepairError, RepairFuture,
-    RepairRequest, Repairer,
+    ApprovalError, ApprovalQueue, CallError, FaultyCall, Hydrated, MAX_ARGUMENT_BYTES, Repair, RepairError,
+    RepairFuture, Repairer,
 };
 use picktools::catalog::{CatalogError, NoSchemaMode};
 use picktools::names::ResolvedVia;
@@ -217,7 +217,7 @@ impl Repairer for Answering {
         "answering"
     }
 
-    fn repair<'a>(&'a self, request: RepairRequest<'a>) -> RepairFuture<'a> {
+    fn repair<'a>(&'a self, request: FaultyCall<'a>) -> RepairFuture<'a> {
         self.1.fetch_add(1, Ordering::Relaxed);
         assert!(!request.tool.is_unsafe() && !request.problem.to_string().is_empty() && !request.arguments.is_empty());
         Box::pin(async move {

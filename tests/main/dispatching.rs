@@ -100,7 +100,7 @@ async fn an_answer_in_words_has_no_calls_and_tools_of_the_request_stay() {
     assert!(outcome.calls.is_empty());
     assert_eq!(server.asked()[0].body["tools"].as_array().map(Vec::len), Some(3));
     let error = ask(Provider::OpenAiChat, &server, json!([])).await.expect_err("that is no request");
-    assert!(matches!(error, ToolCallError::Request), "{error}");
+    assert!(matches!(error, ToolCallError::Body), "{error}");
 }
 
 /// What an error and its sources say.

@@ -2,7 +2,7 @@
 //!
 //! The tools of `/api/chat` are decoded into Go structs and written into the model's prompt from them, so that every keyword
 //! without a field is lost on the way: it is put into the description instead. A field of another type than its struct
-//! has makes the whole request fail.
+//! has makes the whole API request fail.
 //!
 //! Source: `ollama/ollama`, `api/types.go`, `ToolFunctionParameters` (`type` a string, `$defs`, `items`, `required`,
 //! `properties`) and `ToolProperty` (`anyOf`, `type` a string or a list of them, `items`, `description`, `enum`, `properties`,
