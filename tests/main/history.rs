@@ -1,7 +1,7 @@
 //! What was said and called before a request: transcripts, tools in use, and what goes with them.
 
 use picktools::options::{Choice, Fusion, MAX_IN_USE};
-use picktools::selection::{DropReason, Stage, StageStatus};
+use picktools::selection::{Considered, DropReason, Stage, StageStatus};
 use picktools::sequences::Sequences;
 use picktools::{Engine, PickOptions, Query, Selection};
 use proptest::prelude::*;
@@ -101,8 +101,14 @@ proptest! {
     #[test]
     fn a_request_without_history_gives_the_same_bytes_however_it_is_put(text in "((weather|mail|book|yes|and|[a-z]{1,8}|\\PC)[ .,]){0,12}") {
         let options = PickOptions { debug: true, ..PickOptions::default() };
-        let plain = bytes(&pick(&WORKPLACE, &text, &options));
-        prop_assert!(!plain.contains("\"context\":") && !plain.contains("\"in_use\":") && !plain.contains("\"prior\":"));
+        let plain = pick(&WORKPLACE, &text, &options);
+        for Considered { provenance, .. } in plain.considered.iter().flatten() {
+            prop_assert!(provenance.in_use.is_none() && provenance.prior.is_none());
+            let words = provenance.keyword.iter().map(|keyword| keyword.context);
+            let meaning = provenance.semantic.iter().map(|semantic| semantic.context);
+            prop_assert!(words.chain(meaning).all(|context| context.is_none()));
+        }
+        let plain = bytes(&plain);
         prop_assert_eq!(&bytes(&ask(&WORKPLACE, &[says("user", &text)], &options)), &plain);
         let context: [&str; 0] = [];
         let query = Query::new(text).with_context(&context);
