@@ -13,8 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use crate::catalog::Tool;
 use crate::names::Advertising;
 use crate::options::TokenBudget;
-use crate::provider::TranslateError;
-use crate::provider::{Detail, Provider, Tokenizer, TranslateOptions, translate};
+use crate::provider::{Detail, Provider, Tokenizer, TranslateError, TranslateOptions, translate};
 use crate::ranking::ToolId;
 
 /// The tokenizer that budgets are counted with.

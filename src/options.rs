@@ -9,8 +9,7 @@ use crate::access::{Access, AccessError};
 use crate::catalog::CatalogError;
 pub use crate::fuse::{DEFAULT_RRF_K, Fusion, Mode};
 use crate::index::IndexError;
-use crate::provider::TranslateError;
-use crate::provider::{Provider, TranslateOptions};
+use crate::provider::{Provider, TranslateError, TranslateOptions};
 use crate::rerank::{DEFAULT_RERANK_WINDOW, MAX_RERANK_WINDOW, Rerank};
 
 /// The [`PickOptions::max_per_source`] of a server, whose catalog may hold tools of untrusted sources.

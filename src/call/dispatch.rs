@@ -6,11 +6,9 @@ use serde_json::{Map, Value};
 
 use super::{CallError, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, Repairer};
 use crate::access::{Access, AccessError};
-use crate::catalog::CatalogError;
-use crate::catalog::{Catalog, Tool};
+use crate::catalog::{Catalog, CatalogError, Tool};
 use crate::client::{ClientError, ToolClient};
-use crate::provider::{Provider, TranslateOptions, Translation, translate};
-use crate::provider::{ResponseError, TranslateError};
+use crate::provider::{Provider, ResponseError, TranslateError, TranslateOptions, Translation, translate};
 
 /// How tools are shown, and their calls read.
 #[derive(Clone)]

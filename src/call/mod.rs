@@ -1,9 +1,10 @@
 //! From what a model called to a call that may be run: resolve, parse, validate, repair.
 //!
-//! A model's call is text from a stranger. A [`Hydrator`] finds the tool that its name means, refuses it unless the caller may
-//! see and run it ([`Access`]), reads its arguments within bounds and holds them to the tool's own schema. What comes out is a [`ValidCall`], which nothing else can make; a call
-//! that only a person may let through is a [`PendingCall`]; all else is a [`CallError`] that says what would have been
-//! right, in words that a model can act on. Nothing here runs a tool.
+//! A model's call is text from a stranger. A [`Hydrator`] finds the tool that its name means, refuses it unless the caller
+//! may see and run it ([`Access`]), reads its arguments within bounds and holds them to the tool's own schema. What comes
+//! out is a [`ValidCall`], which nothing else can make; a call that only a person may let through is a [`PendingCall`]; all
+//! else is a [`CallError`] that says what would have been right, in words that a model can act on. Nothing here runs a
+//! tool.
 //!
 //! Slips that have one meaning are repaired, and the outcome says which: text that is nearly JSON, and JSON as text where
 //! the schema wants an object or an array. A [`Repairer`], such as another model, may be asked once. What was repaired is

@@ -24,8 +24,9 @@ use std::path::Path;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::catalog::{CatalogError, CatalogFault};
-use crate::catalog::{CatalogOptions, Conflicts, Entries, Examined, FaultKind, Position, Tool};
+use crate::catalog::{
+    CatalogError, CatalogFault, CatalogOptions, Conflicts, Entries, Examined, FaultKind, Position, Tool,
+};
 use crate::excerpt::marked;
 
 pub use rules::{Rule, Severity};

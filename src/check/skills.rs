@@ -3,8 +3,7 @@
 use super::{CheckReport, Finding, Found, Rule, rules, shown, wording};
 use crate::catalog::{Catalog, Position, Tool};
 use crate::excerpt::marked;
-use crate::names::SkillError;
-use crate::names::{NameTable, SkillFolder};
+use crate::names::{NameTable, SkillError, SkillFolder};
 
 impl CheckReport {
     /// Adds what is wrong with skills: files that cannot be read or used, descriptions that are written to deceive a

@@ -186,7 +186,7 @@ mod tests {
         };
         thread::scope(|scope| (0..CALLERS).for_each(|_| drop(scope.spawn(late))));
         assert_eq!(pool.lock().threads, 8);
-        // Each begins its work in the end, and there is none besides.
+        // All of them begin work in the end, and no other thread does.
         wait_until(|| threads.lock().expect("nobody panicked").len() == 8);
         drop(held);
     }

@@ -58,7 +58,7 @@ pub enum EmbedError {
         /// Why it failed.
         reason: String,
     },
-    /// An embedding endpoint cannot be asked: its URL, the model's name or the key is none.
+    /// An embedding endpoint cannot be asked: its URL, the model's name or the key is invalid.
     #[error("cannot use the embedding endpoint {url}: {reason}; {remedy}")]
     InvalidEndpoint {
         /// What was named, without user, password and query.

@@ -9,8 +9,7 @@ use crate::fuse::{Fused, Fusion, Mode};
 use crate::index::Index;
 use crate::query::Query;
 use crate::ranking::ToolId;
-use crate::scorer::ScorerError;
-use crate::scorer::{Score, ScoreFuture, Scorer};
+use crate::scorer::{Score, ScoreFuture, Scorer, ScorerError};
 
 /// A built-in ranking as a [`Scorer`]. It scores the tools it is given against each other, and only tools of the
 /// engine's catalog.

@@ -20,7 +20,7 @@ pub(super) struct Candidates<'q> {
     pub(super) ranking: Ranking,
     /// All of them, in no order.
     all: Vec<Candidate>,
-    /// How many eligible tools are none.
+    /// How many eligible tools are not candidates.
     below_threshold: usize,
     pub(super) stay: Stay,
     /// The parts of the request that the picks are to cover; empty where there is no choice between them.

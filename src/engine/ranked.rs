@@ -11,8 +11,7 @@ use crate::fuse::{Fused, Fusion, Mode};
 use crate::options::PickError;
 use crate::ranking::{Candidate, ToolId};
 use crate::retrieve::FoundTerm;
-use crate::scorer::ScorerError;
-use crate::scorer::{self, NoScores, Score, Scorer};
+use crate::scorer::{self, NoScores, Score, Scorer, ScorerError};
 use crate::selection::Stage;
 use crate::sequences::Prior;
 

@@ -10,11 +10,9 @@ use std::sync::Arc;
 use super::report::Report;
 use super::request::Request;
 use crate::deadline::{Deadline, Missed};
-use crate::embed::EmbedError;
-use crate::embed::Embedder;
+use crate::embed::{EmbedError, Embedder};
 use crate::fuse::{Mode, Retriever, Signals};
-use crate::index::IndexError;
-use crate::index::{Index, RequestVectors, Vectors};
+use crate::index::{Index, IndexError, RequestVectors, Vectors};
 use crate::options::PickError;
 use crate::query::Query;
 use crate::retrieve::{self, FoundTerm, Signal, query_terms};
@@ -24,7 +22,7 @@ use crate::selection::Stage;
 /// tried.
 const CONVERSATION_SHARE: f32 = 0.6;
 
-/// A request's embeddings by one model, or why there are none.
+/// A request's embeddings by one model, or why it gave none.
 type Embedded = Result<RequestVectors, String>;
 
 /// The request as each model sees it, which is asked once.

@@ -9,11 +9,10 @@ use std::sync::Arc;
 
 use ndarray::Array2;
 
-use super::IndexConfig;
-use super::IndexError;
 use super::postings::Postings;
 use super::twins::{Likeness, likeness};
 use super::vectors::embed_tools;
+use super::{IndexConfig, IndexError};
 use crate::catalog::Tool;
 use crate::embed::{CacheStatus, VectorCache};
 use crate::ranking::ToolId;

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, s};
 use pulp::{Arch, NullaryFnOnce};
 
-use super::IndexError;
-use super::Progress;
 use super::segment::Segments;
+use super::{IndexError, Progress};
 use crate::catalog::Tool;
 use crate::embed::{EmbedError, Embedder, Role, VectorCache};
 use crate::query::Query;

@@ -29,7 +29,7 @@ pub enum Finish {
     Length,
     /// The model or a filter of the provider stopped it.
     Refused,
-    /// A reason that is none of these.
+    /// Another reason.
     Other,
 }
 
@@ -177,7 +177,8 @@ mod tests {
 
     #[test]
     fn what_is_no_answer_is_told_with_its_place() {
-        let told = |provider: Provider, answer: Value| provider.calls(&answer).expect_err("it is none").to_string();
+        let told =
+            |provider: Provider, answer: Value| provider.calls(&answer).expect_err("it cannot be read").to_string();
         assert!(
             told(Provider::OpenAiChat, json!({"error": {"message": "slow down"}})).ends_with("an error: slow down")
         );

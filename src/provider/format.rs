@@ -41,7 +41,7 @@ pub(super) trait Format: Sync {
     /// Takes an event of a streamed answer.
     fn push(&self, event: &At<'_>, stream: &mut CallStream) -> Result<(), ResponseError>;
 
-    /// Returns how the messages of an API request are written; `None` where there are none.
+    /// Returns how the messages of an API request are written; `None` where the format has no messages.
     fn messages(&self) -> Option<&'static Messages> {
         None
     }

@@ -13,9 +13,8 @@ use rayon::prelude::*;
 
 use super::{RerankFuture, RerankScore, Reranker};
 use crate::catalog::Tool;
-use crate::embed::EmbedError;
-use crate::embed::caught;
 use crate::embed::onnx::{self, ModelFolder, OnnxOptions, chain, load_runtime};
+use crate::embed::{EmbedError, caught};
 use crate::query::Query;
 use crate::rerank::RerankError;
 use crate::text::EmbeddingText;

@@ -2,8 +2,7 @@
 
 use super::Signal;
 use super::terms::{FoundTerm, QueryTerm};
-use crate::index::IndexError;
-use crate::index::KeywordIndex;
+use crate::index::{IndexError, KeywordIndex};
 
 /// Scores `tools` tools by BM25 over the distinct terms of a request of `sentences` sentences, and returns the terms
 /// that there are.

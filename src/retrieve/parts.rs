@@ -5,8 +5,7 @@
 use ndarray::Array2;
 
 use super::terms::{FoundTerm, query_terms};
-use crate::index::IndexError;
-use crate::index::{KeywordIndex, Vectors, products};
+use crate::index::{IndexError, KeywordIndex, Vectors, products};
 use crate::ranking::ToolId;
 
 /// Scores `tools` by BM25 for each part: shape parts × tools.

@@ -2,8 +2,7 @@
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::index::IndexError;
-use crate::index::{IndexedTerm, KeywordIndex};
+use crate::index::{IndexError, IndexedTerm, KeywordIndex};
 use crate::query::MAX_SENTENCES;
 use crate::text::{AnalyzedTerm, Analyzer, TermKind, is_stop_word};
 

@@ -16,8 +16,7 @@ use foldhash::HashMap;
 use ndarray::Array2;
 
 use crate::fuse::{Fused, Retriever};
-use crate::index::IndexError;
-use crate::index::{Index, Vectors};
+use crate::index::{Index, IndexError, Vectors};
 use crate::ranking::{Candidate, ToolId};
 use crate::retrieve::{keyword_parts, semantic_parts};
 

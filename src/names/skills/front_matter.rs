@@ -6,8 +6,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
-use super::SkillFault;
-use super::{AllowedTool, Skill};
+use super::{AllowedTool, Skill, SkillFault};
 use crate::excerpt::cut;
 
 /// The most characters of a name, as the specification has it.
