@@ -71,22 +71,24 @@ impl Settling {
         self.order.iter().filter(|at| self.kept[**at]).map(|&at| (at, &self.tools[at]))
     }
 
-    fn conflict(&mut self, at: usize, pointer: impl Into<String>, message: String, remedy: &str) {
-        let fault = self.fault(at, pointer, message, remedy);
+    fn conflict(&mut self, at: usize, kind: FaultKind, pointer: impl Into<String>, message: String, remedy: &str) {
+        let fault = self.fault(at, kind, pointer, message, remedy);
         self.conflicts.push((at, fault));
     }
 
-    fn fault(&self, at: usize, pointer: impl Into<String>, message: String, remedy: &str) -> CatalogFault {
-        let pointer = pointer.into();
+    fn fault(
+        &self,
+        at: usize,
+        kind: FaultKind,
+        pointer: impl Into<String>,
+        message: String,
+        remedy: &str,
+    ) -> CatalogFault {
         CatalogFault {
             position: self.positions[at].clone(),
-            kind: match pointer.as_str() {
-                "" => FaultKind::DuplicateTool,
-                "/name" => FaultKind::ConfusableName,
-                _ => FaultKind::AliasConflict,
-            },
+            kind,
             name: Some(self.tools[at].name.clone()),
-            pointer,
+            pointer: pointer.into(),
             message,
             remedy: remedy.to_owned(),
         }
@@ -106,7 +108,8 @@ impl Settling {
         for (at, first) in later {
             self.kept[at] = false;
             let message = format!("Duplicate tool {:?}, first at {}", self.tools[at].id, self.positions[first]);
-            self.conflict(at, "", message, "rename one of them, or give them different ids or sources");
+            let remedy = "rename one of them, or give them different ids or sources";
+            self.conflict(at, FaultKind::DuplicateTool, "", message, remedy);
         }
     }
 
@@ -130,7 +133,8 @@ impl Settling {
         for (at, like) in found {
             self.kept[at] = false;
             let message = format!("the name {:?} looks like {like:?} and is written otherwise", self.tools[at].name);
-            self.conflict(at, "/name", message, "write it in the letters of one script, or rename the tool");
+            let remedy = "write it in the letters of one script, or rename the tool";
+            self.conflict(at, FaultKind::ConfusableName, "/name", message, remedy);
         }
     }
 
@@ -212,7 +216,8 @@ impl Settling {
             for (index, alias) in &taken {
                 let owner = &self.tools[given[alias.as_str()].0].id;
                 let message = format!("the alias '{alias}' is given to {owner:?} by the operator");
-                let fault = self.fault(at, format!("/aliases/{index}"), message, "nothing is to be done");
+                let (pointer, remedy) = (format!("/aliases/{index}"), "nothing is to be done");
+                let fault = self.fault(at, FaultKind::AliasConflict, pointer, message, remedy);
                 self.overruled.push(fault);
             }
             if !taken.is_empty() {
@@ -262,7 +267,7 @@ impl Settling {
         }
         // Later aliases of a tool first, so that the places of the others stay.
         for (at, index, message, remedy) in found.into_iter().rev() {
-            self.conflict(at, format!("/aliases/{index}"), message, remedy);
+            self.conflict(at, FaultKind::AliasConflict, format!("/aliases/{index}"), message, remedy);
             Arc::make_mut(&mut self.tools[at]).aliases.remove(index);
         }
     }
