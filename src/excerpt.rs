@@ -12,8 +12,9 @@ pub(crate) fn cut(text: &str, chars: usize) -> Cow<'_, str> {
     }
 }
 
-/// A text as [`cut`] leaves it, with U+FFFD in place of each control and invisible character.
-pub(crate) fn marked(text: &str, chars: usize) -> Cow<'_, str> {
+/// Returns the first `chars` characters of a text, and `…` where there are more, with U+FFFD in place of each control and
+/// invisible character.
+pub fn marked(text: &str, chars: usize) -> Cow<'_, str> {
     let hidden = |c: char| c.is_control() || is_invisible(c);
     let shown = cut(text, chars);
     if shown.contains(hidden) { shown.replace(hidden, "\u{fffd}").into() } else { shown }

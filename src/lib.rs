@@ -31,7 +31,7 @@
 //!   scores) is not, and has a default where it is large.
 
 // Modules stand in reading order: each uses only those above it (`tests/main/architecture.rs`).
-mod excerpt;
+pub mod excerpt;
 pub mod query;
 mod ranking;
 mod deadline;

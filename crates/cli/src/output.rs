@@ -29,21 +29,6 @@ pub(super) fn warn(text: impl Display) {
     note(format!("warning: {text}"));
 }
 
-/// Returns the first `most` characters of a text, with U+FFFD for control characters and invisible ones.
-pub(super) fn excerpt(text: &str, most: usize) -> String {
-    let is_hidden = |c: char| {
-        let invisible = matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
-        c.is_control() || invisible
-    };
-    let mut excerpt: String =
-        text.chars().take(most).map(|c| if is_hidden(c) { char::REPLACEMENT_CHARACTER } else { c }).collect();
-    if text.chars().nth(most).is_some() {
-        excerpt.push('…');
-    }
-    excerpt
-}
-
 /// Writes an error and its causes to standard error, and which option mends it.
 pub(super) fn error(error: &anyhow::Error) {
     let mut text = format!("{error:#}");

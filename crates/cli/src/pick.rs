@@ -13,6 +13,7 @@ use super::args::{Beside, CatalogArgs, read_input};
 use super::asking::AskingArgs;
 use super::output;
 use super::translate::{ViewArgs, definitions};
+use picktools::excerpt::marked;
 use picktools::names::tools_section;
 use picktools::options::{Fusion, TokenBudget};
 use picktools::provider::{TranslateOptions, Translation};
@@ -196,7 +197,7 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
         writeln!(text, " -  {} is left out{named}: {}", tool.tool_id, reasons(tool))?;
     }
     for name in &selection.unknown_in_use {
-        writeln!(text, " -  {:?} is in use, and no tool of the catalog", output::excerpt(name, SHOWN_CHARS))?;
+        writeln!(text, " -  {:?} is in use, and no tool of the catalog", marked(name, SHOWN_CHARS))?;
     }
     for dropped in &selection.dropped {
         writeln!(text, " -  {} is left out: {}", dropped.tool_id, dropped.reason)?;
