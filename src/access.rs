@@ -9,9 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::catalog::{Catalog, Tool};
+use crate::json::Json;
 use crate::names::{NameTable, Resolution};
 use crate::ranking::ToolId;
 
@@ -128,6 +130,7 @@ pub struct Access {
     /// What is left to spend on one call; tools without a cost cost nothing.
     pub max_cost: Option<f64>,
     /// How many calls are left of the tools named here; one with none left is ineligible.
+    #[serde(deserialize_with = "distinct")]
     pub quotas: BTreeMap<String, u64>,
     /// The only sources allowed; empty allows all.
     pub allow_sources: BTreeSet<String>,
@@ -137,6 +140,15 @@ pub struct Access {
     pub exclude: BTreeSet<String>,
     /// Tools that are held back until the operator approves them; a name that several tools share holds all of them.
     pub quarantine: BTreeSet<String>,
+}
+
+/// Reads quotas, of which none may stand twice.
+fn distinct<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, u64>, D::Error> {
+    let Json { value, repeated } = Json::deserialize(deserializer)?;
+    match repeated.first() {
+        Some(pointer) => Err(D::Error::custom(format_args!("the quota {pointer:?} stands twice"))),
+        None => serde_json::from_value(value).map_err(D::Error::custom),
+    }
 }
 
 /// An access that cannot be decided on.
@@ -478,9 +490,12 @@ mod tests {
         }
         let access = Access { max_cost: Some(f64::NAN), ..Access::default() };
         assert_eq!(access.decide(&catalog, &names).expect_err("NaN"), AccessError::InvalidCost);
-        for json in
-            [r#"{"allow_unsafe": true, "role": ["admin"]}"#, r#"{"allow_unsafe": "yes"}"#, r#"{"max_cost": "1"}"#]
-        {
+        for json in [
+            r#"{"allow_unsafe": true, "role": ["admin"]}"#,
+            r#"{"allow_unsafe": "yes"}"#,
+            r#"{"max_cost": "1"}"#,
+            r#"{"quotas": {"send_email": 0, "send_email": 5}}"#,
+        ] {
             serde_json::from_str::<Access>(json).expect_err(json);
         }
         let read: Access = serde_json::from_str(r#"{"roles": ["admin"]}"#).expect("the rest is filled in");

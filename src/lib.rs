@@ -37,6 +37,7 @@ mod ranking;
 mod deadline;
 #[cfg(any(feature = "endpoint", feature = "llm"))]
 mod http;
+mod json;
 mod repair;
 mod schema;
 pub mod catalog;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::entry;
+use crate::json::Json;
 
 /// A tool's definition.
 ///
@@ -137,8 +138,8 @@ impl<'de> Deserialize<'de> for Tool {
     /// Reads what was serialised. Unknown fields are refused, and what a tool must satisfy by itself is checked as it is for
     /// a catalog's file; an id that is left out is the qualified name.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        entry::read_native(&value).map_err(|faults| {
+        let json = Json::deserialize(deserializer)?;
+        entry::read_native(&json).map_err(|faults| {
             let faults = faults.iter().map(|fault| format!("{}: {}; {}", fault.pointer, fault.message, fault.remedy));
             serde::de::Error::custom(faults.collect::<Vec<_>>().join("; "))
         })

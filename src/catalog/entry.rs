@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::definition::{Alias, Annotations, NoSchemaMode, Tool};
+use super::definition::{Alias, Annotations, NoSchemaMode, Safety, Tool};
 use super::error::FaultKind;
+use super::policy::{self, Holder, camel_case, is_field, is_policy};
 use super::schema_faults;
 use crate::excerpt::is_invisible;
+use crate::json::Json;
 use crate::schema::kind;
 
 /// The longest name, id, source or alias, in characters.
@@ -61,11 +63,11 @@ pub(super) fn read(value: &Value, default_source: Option<&str>) -> (Option<Tool>
             EntryFault::new("", format!("the entry is {}, not an object", kind(value)), "give a tool definition");
         return (None, vec![fault]);
     };
-    let (shape, object) = match detect(object) {
+    let (shape, objects) = match detect(object) {
         Ok(found) => found,
         Err(fault) => return (None, vec![fault]),
     };
-    let mut fields = Fields { object, faults: Vec::new() };
+    let mut fields = Fields { objects, faults: Vec::new() };
     let Some(name) = fields.name() else {
         return (None, fields.faults);
     };
@@ -76,7 +78,6 @@ pub(super) fn read(value: &Value, default_source: Option<&str>) -> (Option<Tool>
         Shape::Mcp => {
             tool.title = fields.string("title");
             tool.output_schema = fields.json("outputSchema");
-            tool.annotations = fields.annotations();
         }
         // OpenAI's reference: leaving `parameters` out defines a function with an empty parameter list.
         Shape::OpenAi => {
@@ -85,6 +86,7 @@ pub(super) fn read(value: &Value, default_source: Option<&str>) -> (Option<Tool>
         }
         Shape::Anthropic => {}
     }
+    fields.policy(&mut tool);
     tool.source = tool.source.or_else(|| default_source.map(str::to_owned));
     tool.id = fields.string("id").filter(|_| shape == Shape::Native).unwrap_or_else(|| tool.qualified_name());
     let mut faults = fields.faults;
@@ -92,15 +94,20 @@ pub(super) fn read(value: &Value, default_source: Option<&str>) -> (Option<Tool>
     (Some(tool), faults)
 }
 
+/// The fault of a member that stands twice.
+pub(super) fn repeated(pointer: &String) -> EntryFault {
+    EntryFault::new(pointer, "the member stands twice", "remove one of them")
+}
+
 /// Reads a tool in the form in which it is serialised, where every member must be known.
-pub(super) fn read_native(value: &Value) -> Result<Tool, Vec<EntryFault>> {
+pub(super) fn read_native(Json { value, repeated }: &Json) -> Result<Tool, Vec<EntryFault>> {
     let members = value.as_object().into_iter().flat_map(Map::keys);
-    let unknown = members.filter(|key| !NATIVE_FIELDS.iter().chain(&POLICY_FIELDS).any(|field| is_field(key, field)));
-    let unknown: Vec<EntryFault> = unknown
-        .map(|key| EntryFault::new(format!("/{key}"), format!("the field {key:?} is unknown"), "remove it"))
-        .collect();
-    if !unknown.is_empty() {
-        return Err(unknown);
+    let unknown = members.filter(|key| !is_policy(key) && !NATIVE_FIELDS.iter().any(|field| is_field(key, field)));
+    let unknown =
+        unknown.map(|key| EntryFault::new(format!("/{key}"), format!("the field {key:?} is unknown"), "remove it"));
+    let faults: Vec<EntryFault> = repeated.iter().map(self::repeated).chain(unknown).collect();
+    if !faults.is_empty() {
+        return Err(faults);
     }
     match read(value, None) {
         (Some(tool), faults) if faults.is_empty() => Ok(tool),
@@ -163,18 +170,21 @@ pub(super) fn name_problem(name: &str) -> Option<String> {
     Some(format!("it holds the {kind} character U+{:04X}", u32::from(hidden)))
 }
 
-/// Tells the shape of an entry and returns the object that holds its name.
-fn detect(object: &Map<String, Value>) -> Result<(Shape, &Map<String, Value>), EntryFault> {
+/// Objects, each with the pointer to it.
+type Objects<'a> = Vec<(&'static str, &'a Map<String, Value>)>;
+
+/// Tells the shape of an entry and returns the object that holds its name, and after it what stands around that.
+fn detect(object: &Map<String, Value>) -> Result<(Shape, Objects<'_>), EntryFault> {
     match (object.get("type").and_then(Value::as_str), object.get("function")) {
-        (_, Some(Value::Object(function))) => return Ok((Shape::OpenAi, function)),
-        (Some("function"), None) => return Ok((Shape::OpenAi, object)),
+        (_, Some(Value::Object(function))) => return Ok((Shape::OpenAi, vec![("/function", function), ("", object)])),
+        (Some("function"), None) => return Ok((Shape::OpenAi, vec![("", object)])),
         _ => {}
     }
     if object.contains_key("inputSchema") {
-        return Ok((Shape::Mcp, object));
+        return Ok((Shape::Mcp, vec![("", object)]));
     }
     if object.contains_key("input_schema") {
-        return Ok((Shape::Anthropic, object));
+        return Ok((Shape::Anthropic, vec![("", object)]));
     }
     match object.get("type").and_then(Value::as_str) {
         Some(hosted) if !object.contains_key("parameters") => Err(EntryFault::new(
@@ -182,7 +192,7 @@ fn detect(object: &Map<String, Value>) -> Result<(Shape, &Map<String, Value>), E
             format!("tools of the type {hosted:?} run at the provider and have no definition to rank"),
             "remove the entry",
         )),
-        _ => Ok((Shape::Native, object)),
+        _ => Ok((Shape::Native, vec![("", object)])),
     }
 }
 
@@ -200,34 +210,23 @@ const NATIVE_FIELDS: [&str; 10] = [
     "strict",
 ];
 
-/// The native fields that decide who may see a tool: a misspelt one must not go unnoticed.
-const POLICY_FIELDS: [&str; 12] = [
-    "untrusted",
-    "safe",
-    "safety",
-    "annotations",
-    "capabilities",
-    "allowed_roles",
-    "modes",
-    "cost",
-    "requires",
-    "allow_no_schema",
-    "no_schema_mode",
-    "aliases",
-];
-
 /// Typed access to the members of an entry; what has the wrong type is reported and left out.
 struct Fields<'a> {
-    object: &'a Map<String, Value>,
+    /// The definition, and what stands around it.
+    objects: Objects<'a>,
     faults: Vec<EntryFault>,
 }
 
 impl Fields<'_> {
-    /// Finds a member by its snake-case name or the camel-case form of it; `null` counts as absent.
+    /// Finds a member by its snake-case name or the camel-case form of it; `null` counts as absent. Policy and the source may
+    /// stand beside the definition.
     fn get(&self, key: &str) -> Option<(String, Value)> {
         let camel = camel_case(key);
-        [key, camel.as_str()].into_iter().find_map(|key| {
-            self.object.get(key).filter(|value| !value.is_null()).map(|value| (format!("/{key}"), value.clone()))
+        let objects = if key == "source" || is_policy(key) { &self.objects[..] } else { &self.objects[..1] };
+        objects.iter().find_map(|(at, object)| {
+            [key, camel.as_str()].into_iter().find_map(|key| {
+                object.get(key).filter(|value| !value.is_null()).map(|value| (format!("{at}/{key}"), value.clone()))
+            })
         })
     }
 
@@ -244,20 +243,24 @@ impl Fields<'_> {
         tool.tags = self.strings("tags");
         tool.provider_schema = self.json("provider_schema");
         tool.output_schema = self.json("output_schema");
-        tool.source = self.string("source").filter(|source| !source.is_empty());
         tool.strict = self.boolean("strict");
         tool.no_schema_mode = self.no_schema_mode();
+        tool.requires = self.strings("requires");
+    }
+
+    /// Reads what decides who may see and run the tool, whatever the shape.
+    fn policy(&mut self, tool: &mut Tool) {
+        tool.source = self.string("source").filter(|source| !source.is_empty());
         tool.untrusted = self.boolean("untrusted").unwrap_or(false);
         tool.safe = self.boolean("safe");
-        tool.safety =
-            self.typed("safety", "an object with threat_level (low, medium, high, critical) and required_approvals");
+        tool.safety = self.safety();
         tool.annotations = self.annotations();
         tool.capabilities = self.capabilities();
         tool.allowed_roles = self.set("allowed_roles");
         tool.modes = self.set("modes");
         tool.cost = self.typed("cost", "a number");
-        tool.requires = self.strings("requires");
-        self.misspelt();
+        let objects: Vec<_> = self.objects.iter().map(|&(at, object)| (at.to_owned(), object)).collect();
+        self.faults.extend(policy::faults(Holder::Tool, &objects));
     }
 
     fn typed<T: DeserializeOwned>(&mut self, key: &str, expected: &str) -> Option<T> {
@@ -294,7 +297,25 @@ impl Fields<'_> {
     }
 
     fn annotations(&mut self) -> Annotations {
+        self.holder("annotations", Holder::Annotations);
         self.typed("annotations", "MCP hints, each true or false").unwrap_or_default()
+    }
+
+    fn safety(&mut self) -> Option<Safety> {
+        // What is mistaken for a member is not told twice.
+        if self.holder("safety", Holder::Safety) {
+            return None;
+        }
+        self.typed("safety", "an object with threat_level (low, medium, high, critical) and required_approvals")
+    }
+
+    /// Returns `true` if something within a member is mistaken for policy, and reports it.
+    fn holder(&mut self, key: &str, holder: Holder) -> bool {
+        let Some((pointer, Value::Object(object))) = self.get(key) else { return false };
+        let found = policy::faults(holder, &[(pointer, &object)]);
+        let any = !found.is_empty();
+        self.faults.extend(found);
+        any
     }
 
     /// Capabilities as a list, or as an object of booleans.
@@ -332,52 +353,4 @@ impl Fields<'_> {
         let allowed = self.boolean("allow_no_schema").unwrap_or(false);
         self.typed("no_schema_mode", "read-only, human-approval or full").filter(|_| allowed)
     }
-
-    fn misspelt(&mut self) {
-        for key in self.object.keys() {
-            if POLICY_FIELDS.iter().any(|field| is_field(key, field)) {
-                continue;
-            }
-            let snake = snake_case(key);
-            if let Some(near) = POLICY_FIELDS.iter().find(|field| snake == **field || looks_like(&snake, field)) {
-                self.faults.push(EntryFault::new(
-                    format!("/{key}"),
-                    format!("the field {key:?} is unknown and much like {near:?}"),
-                    format!("write {near:?}, or give the field another name"),
-                ));
-            }
-        }
-    }
-}
-
-/// Returns `true` if a key is the field's name, or the camel-case form of it.
-fn is_field(key: &str, field: &str) -> bool {
-    key == field || key == camel_case(field)
-}
-
-/// Two slips in a long word, one in a short word that begins alike.
-fn looks_like(key: &str, field: &str) -> bool {
-    let slips = strsim::osa_distance(key, field);
-    if field.len() < 6 { slips == 1 && key.as_bytes().first() == field.as_bytes().first() } else { slips <= 2 }
-}
-
-fn camel_case(key: &str) -> String {
-    let mut words = key.split('_');
-    let first = words.next().unwrap_or_default().to_owned();
-    words.fold(first, |mut camel, word| {
-        let mut letters = word.chars();
-        camel.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
-        camel.push_str(letters.as_str());
-        camel
-    })
-}
-
-fn snake_case(key: &str) -> String {
-    key.chars().fold(String::new(), |mut snake, letter| {
-        if letter.is_ascii_uppercase() && snake.ends_with(|before: char| before.is_ascii_lowercase()) {
-            snake.push('_');
-        }
-        snake.push(letter.to_ascii_lowercase());
-        snake
-    })
 }

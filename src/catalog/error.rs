@@ -59,6 +59,14 @@ pub enum CatalogError {
         /// What the parser expected.
         message: String,
     },
+    /// A member stands twice beside the tools, so that nobody knows which was meant.
+    #[error("{origin}: the member {pointer:?} stands twice; remove one of them")]
+    Repeated {
+        /// Where the text comes from.
+        origin: String,
+        /// JSON pointer to the member.
+        pointer: String,
+    },
     /// The JSON is of no known catalog format.
     #[error(
         "{origin}: no catalog format recognised ({found}); expected tool definitions as a JSON array, JSON Lines, \

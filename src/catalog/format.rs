@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::error::{CatalogError, CatalogFault, FaultKind, Position};
+use crate::json::Json;
 use crate::schema::kind;
 
 /// The entries of one file, before anything is known of what they say.
@@ -16,6 +17,8 @@ pub(super) struct Document {
 pub(super) struct Entry {
     pub(super) position: Position,
     pub(super) value: Result<Value, CatalogFault>,
+    /// Pointers to its members that stand twice.
+    pub(super) repeated: Vec<String>,
 }
 
 /// Splits the content of a catalog file into its entries.
@@ -24,8 +27,8 @@ pub(super) fn split(bytes: &[u8], origin: &str) -> Result<Document, CatalogError
     if text.trim().is_empty() {
         return Err(CatalogError::UnknownFormat { origin: origin.to_owned(), found: "the file is empty".to_owned() });
     }
-    match serde_json::from_str::<Value>(text) {
-        Ok(value) => unwrap(value, origin),
+    match serde_json::from_str::<Json>(text) {
+        Ok(json) => unwrap(json, origin),
         Err(_) if is_json_lines(text) => Ok(lines(text)),
         Err(error) => Err(CatalogError::Syntax {
             origin: origin.to_owned(),
@@ -62,7 +65,7 @@ fn lines(text: &str) -> Document {
         .filter(|(_, line)| !line.trim().is_empty())
         .map(|(index, line)| {
             let position = Position::Line(index + 1);
-            let value = serde_json::from_str(line).map_err(|error| CatalogFault {
+            let read = serde_json::from_str(line).map_err(|error| CatalogFault {
                 position: position.clone(),
                 kind: FaultKind::InvalidEntry,
                 name: None,
@@ -70,51 +73,66 @@ fn lines(text: &str) -> Document {
                 message: format!("not valid JSON at column {}: {}", error.column(), syntax_message(&error)),
                 remedy: "mend or remove the line".to_owned(),
             });
-            Entry { position, value }
+            match read {
+                Ok(Json { value, repeated }) => Entry { position, value: Ok(value), repeated },
+                Err(fault) => Entry { position, value: Err(fault), repeated: Vec::new() },
+            }
         })
         .collect();
     Document { entries, source: None }
 }
 
 /// Takes the list of tools out of what stands around it.
-fn unwrap(value: Value, origin: &str) -> Result<Document, CatalogError> {
+fn unwrap(Json { value, repeated }: Json, origin: &str) -> Result<Document, CatalogError> {
     let unknown = |found: String| CatalogError::UnknownFormat { origin: origin.to_owned(), found };
-    match value {
-        Value::Array(items) => Ok(array(items, None)),
+    let (tools, at, source) = match value {
+        Value::Array(items) => (items, "", None),
         Value::Object(mut object) => {
             if let Some(Value::Object(result)) = object.get_mut("result")
                 && let Some(tools) = result.remove("tools")
             {
-                return list(tools, None).map_err(unknown);
-            }
-            if let Some(tools) = object.remove("tools") {
+                (list(tools).map_err(unknown)?, "/result/tools", None)
+            } else if let Some(tools) = object.remove("tools") {
                 let source = object.get("source").and_then(Value::as_str).map(str::to_owned);
-                return list(tools, source).map_err(unknown);
+                (list(tools).map_err(unknown)?, "/tools", source)
+            } else if object.contains_key("name") || object.contains_key("function") {
+                let value = Ok(Value::Object(object));
+                return Ok(Document {
+                    entries: vec![Entry { position: Position::Entry(1), value, repeated }],
+                    source: None,
+                });
+            } else {
+                let keys: Vec<&str> = object.keys().map(String::as_str).take(5).collect();
+                return Err(unknown(format!("an object with the members {keys:?}")));
             }
-            if object.contains_key("name") || object.contains_key("function") {
-                return Ok(array(vec![Value::Object(object)], None));
-            }
-            let keys: Vec<&str> = object.keys().map(String::as_str).take(5).collect();
-            Err(unknown(format!("an object with the members {keys:?}")))
         }
-        other => Err(unknown(kind(&other).to_owned())),
-    }
+        other => return Err(unknown(kind(&other).to_owned())),
+    };
+    array(tools, repeated, at)
+        .map(|entries| Document { entries, source })
+        .map_err(|pointer| CatalogError::Repeated { origin: origin.to_owned(), pointer })
 }
 
-fn list(tools: Value, source: Option<String>) -> Result<Document, String> {
+fn list(tools: Value) -> Result<Vec<Value>, String> {
     match tools {
-        Value::Array(items) => Ok(array(items, source)),
+        Value::Array(items) => Ok(items),
         other => Err(format!("`tools` is {}, not an array", kind(&other))),
     }
 }
 
-fn array(items: Vec<Value>, source: Option<String>) -> Document {
-    let entries = items
-        .into_iter()
-        .enumerate()
-        .map(|(index, value)| Entry { position: Position::Entry(index + 1), value: Ok(value) })
-        .collect();
-    Document { entries, source }
+/// The entries of a list at `at`, each with its members that stand twice; an error is one that is in none of them.
+fn array(items: Vec<Value>, repeated: Vec<String>, at: &str) -> Result<Vec<Entry>, String> {
+    let entry = |(index, value)| Entry { position: Position::Entry(index + 1), value: Ok(value), repeated: Vec::new() };
+    let mut entries: Vec<Entry> = items.into_iter().enumerate().map(entry).collect();
+    for pointer in repeated {
+        let within = pointer.strip_prefix(at).and_then(|rest| rest.strip_prefix('/')?.split_once('/'));
+        let entry = within.and_then(|(index, member)| Some((entries.get_mut(index.parse::<usize>().ok()?)?, member)));
+        match entry {
+            Some((entry, member)) => entry.repeated.push(format!("/{member}")),
+            None => return Err(pointer),
+        }
+    }
+    Ok(entries)
 }
 
 /// The parser's message without the position, which is reported beside it.

@@ -13,6 +13,7 @@ mod entry;
 mod error;
 mod format;
 mod options;
+mod policy;
 pub(crate) mod spelling;
 
 use std::collections::HashMap;

@@ -155,7 +155,8 @@ impl CatalogOptions {
         let mut entries = Entries { tools: Vec::with_capacity(read.len()), faults: Vec::new() };
         for (entry, result) in document.entries.iter().zip(read) {
             match result {
-                Ok((tool, faults)) => {
+                Ok((tool, mut faults)) => {
+                    faults.extend(entry.repeated.iter().map(entry::repeated));
                     entries.faults.extend(faults.into_iter().map(|fault| fault.at(&entry.position, tool.as_ref())));
                     entries.tools.extend(tool.map(|tool| (entry.position.clone(), tool)));
                 }

@@ -329,7 +329,7 @@ fn hostile_arguments_are_refused_with_typed_errors() {
         (deep.as_str(), "nested deeper"),
         ("{\"city\": \"\\ud800\", \"city\": 1}", "hex escape"),
         ("{\"city\": 1e999}", "out of range"),
-        ("{\"city\": \"a\", \"city\": \"b\"}", "\"city\" stands twice"),
+        ("{\"city\": \"a\", \"city\": \"b\"}", "\"/city\" stands twice"),
         ("{\"city\": NaN}", "expected value"),
         ("please", "expected value"),
         ("{\"city\": \"cut of", "EOF"),

@@ -10,6 +10,8 @@ mod checking;
 mod translating;
 // Catalogs: every format, every fault with its place, identity and digest.
 mod formats;
+// Policy of a catalog: nothing of it goes unread.
+mod policy;
 // Picks: guarantees, the cut, determinism, odd requests.
 mod picking;
 // Who may see and call what, on every path.

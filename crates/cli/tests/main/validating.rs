@@ -92,7 +92,7 @@ fn a_provider_s_answer_and_its_stream_are_read() {
 fn arguments_are_judged_as_they_are_written() {
     let calls = "{\"name\": \"bash\", \"arguments\": {\"command\": \"ls\", \"command\": \"rm\"}}";
     let (code, text) = validate(TERMINAL, calls, &[]);
-    assert!(code == Some(1) && text.contains("\"command\" stands twice"), "{text}");
+    assert!(code == Some(1) && text.contains("\"/command\" stands twice"), "{text}");
     let long = json!({"name": "bash", "arguments": {"command": "x".repeat(2 << 20)}});
     let (code, text) = validate(TERMINAL, &long.to_string(), &[]);
     assert!(code == Some(1) && text.contains("at most 1048576 are read"), "{text}");

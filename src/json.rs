@@ -1,0 +1,163 @@
+//! JSON of which nothing is dropped silently: of a member that stands twice, nobody knows which was meant.
+
+use std::fmt;
+
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
+use serde_json::{Map, Number, Value};
+
+use crate::excerpt::cut;
+
+/// The most members that stand twice of which the place is kept.
+const MAX_REPEATED: usize = 100;
+/// How much of a key a pointer shows.
+const MAX_KEY_CHARS: usize = 60;
+
+/// A value as `serde_json` reads it, and what it would not tell of.
+pub(crate) struct Json {
+    /// Of members that stand twice, it has the first.
+    pub(crate) value: Value,
+    /// JSON pointers to the members that stand twice, in order; after many, further ones are left out.
+    pub(crate) repeated: Vec<String>,
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut repeated = Vec::new();
+        let value = Reader(&mut repeated).deserialize(deserializer)?;
+        Ok(Self { value, repeated })
+    }
+}
+
+/// Reads a value and collects the pointers, within it, to members that stand twice.
+struct Reader<'a>(&'a mut Vec<String>);
+
+impl Reader<'_> {
+    /// Puts `key` in front of the pointers from `before` on.
+    fn within(&mut self, before: usize, key: impl FnOnce() -> String) {
+        if self.0.len() > before {
+            let key = key();
+            self.0[before..].iter_mut().for_each(|pointer| pointer.insert_str(0, &key));
+        }
+    }
+}
+
+/// A key as a part of a JSON pointer.
+fn part(key: &str) -> String {
+    format!("/{}", cut(key, MAX_KEY_CHARS).replace('~', "~0").replace('/', "~1"))
+}
+
+impl<'de> DeserializeSeed<'de> for Reader<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Reader<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number is out of range"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut sequence: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        let mut before = self.0.len();
+        while let Some(item) = sequence.next_element_seed(Reader(self.0))? {
+            self.within(before, || format!("/{}", items.len()));
+            items.push(item);
+            before = self.0.len();
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            match members.entry(key) {
+                Entry::Vacant(member) => {
+                    let before = self.0.len();
+                    let value = map.next_value_seed(Reader(self.0))?;
+                    self.within(before, || part(member.key()));
+                    member.insert(value);
+                }
+                Entry::Occupied(member) => {
+                    map.next_value::<IgnoredAny>()?;
+                    if self.0.len() < MAX_REPEATED {
+                        self.0.push(part(member.key()));
+                    }
+                }
+            }
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn read(text: &str) -> Json {
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn members_that_stand_twice_are_told_by_pointer_at_every_depth() {
+        let json =
+            read(r#"[{"a": 1, "a": [1]}, {"b/c": [0, {"~": {"d": 1, "e": 2, "d": 3}}]}, {"a": 1, "b": {"a": 1}}]"#);
+        assert_eq!(json.repeated, ["/0/a", "/1/b~1c/1/~0/d"]);
+        assert_eq!(json.value[0], json!({"a": 1}));
+        assert_eq!(json.value[1]["b/c"][1]["~"], json!({"d": 1, "e": 2}));
+    }
+
+    #[test]
+    fn the_places_of_hostile_repetition_are_bounded() {
+        let text = format!("{{\"{}\": {{{}\"a\": 1}}}}", "k".repeat(10_000), "\"a\": 1,".repeat(10_000));
+        let json = read(&text);
+        assert_eq!(json.repeated.len(), MAX_REPEATED);
+        assert!(json.repeated.iter().all(|pointer| pointer.len() < 100));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_is_what_serde_reads(text in "[\\[\\]{}:,\"a0-9.eE\\\\ \\-]{0,40}") {
+            let (json, value) = (serde_json::from_str::<Json>(&text), serde_json::from_str::<Value>(&text));
+            prop_assert_eq!(json.is_ok(), value.is_ok());
+            if let (Ok(json), Ok(value)) = (json, value) {
+                prop_assert!(json.value == value || !json.repeated.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Policy of a catalog: nothing that says who may see a tool goes unread, whatever its spelling, place and format.
+
+use picktools::catalog::{CatalogError, Position};
+use picktools::{Catalog, Tool};
+use serde_json::{Value, json};
+
+use crate::support::set;
+
+fn read(text: &str) -> Result<Catalog, CatalogError> {
+    Catalog::from_slice(text.as_bytes(), "here", None)
+}
+
+/// The pointers of the faults that a catalog is refused for, with the positions.
+fn places(text: &str) -> Vec<(Position, String)> {
+    match read(text) {
+        Err(CatalogError::Invalid { faults, .. }) => {
+            faults.into_iter().map(|fault| (fault.position, fault.pointer)).collect()
+        }
+        Err(other) => panic!("{text}: expected faults of entries, got {other}"),
+        Ok(_) => panic!("{text}: it is accepted"),
+    }
+}
+
+#[test]
+fn a_member_that_stands_twice_is_refused_in_every_format_and_at_every_depth() {
+    let good = r#"{"name": "b", "parameters": {}}"#;
+    let twice = r#"{"name": "a", "parameters": {}, "safe": false, "safe": true}"#;
+    for text in [
+        format!("[{good}, {twice}]"),
+        format!(r#"{{"tools": [{good}, {twice}]}}"#),
+        format!(r#"{{"jsonrpc": "2.0", "id": 1, "result": {{"tools": [{good}, {twice}]}}}}"#),
+    ] {
+        assert_eq!(places(&text), [(Position::Entry(2), "/safe".to_owned())], "{text}");
+    }
+    assert_eq!(places(&format!("{good}\n{twice}\n")), [(Position::Line(2), "/safe".to_owned())]);
+    assert_eq!(places(twice), [(Position::Entry(1), "/safe".to_owned())]);
+    for (entry, pointer) in [
+        (
+            r#"{"name": "a", "inputSchema": {}, "annotations": {"destructiveHint": true, "destructiveHint": false}}"#,
+            "/annotations/destructiveHint",
+        ),
+        (
+            r#"{"name": "a", "parameters": {}, "safety": {"threat_level": "high", "threat_level": "low"}}"#,
+            "/safety/threat_level",
+        ),
+        (r#"{"type": "function", "function": {"name": "a", "safe": false, "safe": true}}"#, "/function/safe"),
+        (r#"{"name": "a", "input_schema": {"required": ["x"], "required": []}}"#, "/input_schema/required"),
+        (r#"{"name": "a", "name": "b", "parameters": {}}"#, "/name"),
+    ] {
+        assert_eq!(places(&format!("[{entry}]")), [(Position::Entry(1), pointer.to_owned())], "{entry}");
+    }
+    let error = serde_json::from_str::<Tool>(twice).expect_err("so is a tool by itself").to_string();
+    assert!(error.contains("/safe: the member stands twice"), "{error}");
+}
+
+#[test]
+fn a_member_that_stands_twice_around_the_tools_is_refused() {
+    for (text, pointer) in [
+        (r#"{"source": "a", "source": "b", "tools": []}"#, "/source"),
+        (r#"{"tools": [], "tools": [{"name": "a", "parameters": {}}]}"#, "/tools"),
+    ] {
+        let error = read(text).expect_err(text);
+        assert!(matches!(&error, CatalogError::Repeated { pointer: at, .. } if at == pointer), "{error}");
+    }
+}
+
+#[test]
+fn two_spellings_of_one_policy_member_are_refused() {
+    for (entry, pointer) in [
+        (json!({"name": "a", "parameters": {}, "allowed_roles": [], "allowedRoles": ["admin"]}), "/allowedRoles"),
+        (json!({"type": "function", "function": {"name": "a", "safe": true}, "safe": false}), "/safe"),
+    ] {
+        assert_eq!(places(&json!([entry]).to_string()), [(Position::Entry(1), pointer.to_owned())]);
+    }
+}
+
+#[test]
+fn what_looks_like_policy_is_refused_with_the_right_name_and_place() {
+    let shapes = [
+        ("", json!({"name": "a", "parameters": {}})),
+        ("", json!({"name": "a", "inputSchema": {}})),
+        ("", json!({"name": "a", "input_schema": {}})),
+        ("", json!({"type": "function", "function": {"name": "a"}})),
+        ("/function", json!({"type": "function", "function": {"name": "a"}})),
+    ];
+    for (within, shape) in shapes {
+        for (path, right) in [
+            ("/unsafe", "safe"),
+            ("/is_safe", "safe"),
+            ("/Safe", "safe"),
+            ("/\u{455}afe", "safe"),
+            ("/sa\u{200b}fe", "safe"),
+            ("/destructive", "destructiveHint"),
+            ("/destructiveHint", "destructiveHint"),
+            ("/read-only", "readOnlyHint"),
+            ("/roles", "allowed_roles"),
+            ("/requiredRoles", "allowed_roles"),
+            ("/allowed-roles", "allowed_roles"),
+            ("/threatLevel", "threat_level"),
+            ("/requires_approval", "required_approvals"),
+            ("/trusted", "untrusted"),
+            ("/execution_mode", "modes"),
+            ("/annotations/destructive_hint", "destructiveHint"),
+            ("/annotations/destructive", "destructiveHint"),
+            ("/annotations/destructivHint", "destructiveHint"),
+            ("/annotations/readonlyHint", "readOnlyHint"),
+            ("/annotations/safe", "safe"),
+            ("/annotations/allowedRoles", "allowed_roles"),
+            ("/safety/Threat-Level", "threat_level"),
+            ("/safety/approvals", "required_approvals"),
+            ("/safety/destructive", "destructiveHint"),
+        ] {
+            let mut entry = shape.clone();
+            let mut place = entry.pointer_mut(within).expect("it is there");
+            for key in path.split('/').skip(1) {
+                place = &mut place[key];
+            }
+            *place = json!(true);
+            let error = read(&json!([entry]).to_string()).expect_err(&format!("{entry}")).to_string();
+            assert!(error.contains(&format!("at {within}{path}: ")), "{entry}: {error}");
+            assert!(error.contains(&format!("much like {right:?}")), "{entry}: {error}");
+        }
+    }
+}
+
+#[test]
+fn members_without_a_meaning_for_policy_are_let_be() {
+    let own = json!({
+        "x-owner": "Mira", "model": "m", "notes": "y", "version": 3, "category": "mail", "required": ["a"], "_meta": {"safe": false},
+        "icons": [], "label": 1, "defer_loading": true, "cache_control": {}, "permission": "none", "timeout": 3,
+    });
+    for mut entry in [
+        json!({"name": "a", "parameters": {}}),
+        json!({"name": "a", "inputSchema": {}, "annotations": {"title": "A", "audience": ["user"], "priority": 1}}),
+        json!({"type": "function", "function": {"name": "a"}}),
+    ] {
+        for (key, value) in own.as_object().expect("an object") {
+            entry[key] = value.clone();
+        }
+        read(&json!([entry]).to_string()).unwrap_or_else(|error| panic!("{entry}: {error}"));
+    }
+}
+
+#[test]
+fn policy_counts_in_every_format_and_beside_a_wrapper_too() {
+    let policy = json!({"safe": false, "allowed_roles": ["admin"], "modes": ["batch"], "cost": 2.0, "source": "bank",
+        "untrusted": true, "annotations": {"destructiveHint": true}, "capabilities": ["streaming"],
+        "safety": {"threat_level": "high"}});
+    let with = |mut entry: Value, within: &str| {
+        let place = entry.pointer_mut(within).and_then(Value::as_object_mut).expect("an object");
+        place.extend(policy.as_object().expect("an object").clone());
+        entry
+    };
+    let tool = |entry: Value| {
+        let catalog = read(&json!([entry]).to_string()).unwrap_or_else(|error| panic!("{entry}: {error}"));
+        Tool::clone(&catalog.tools()[0])
+    };
+    let native = tool(with(json!({"name": "pay", "parameters": {}}), ""));
+    assert!(native.is_unsafe() && native.untrusted && native.allowed_roles == set(&["admin"]));
+    for (within, entry) in [
+        ("", json!({"name": "pay", "inputSchema": {}})),
+        ("", json!({"name": "pay", "input_schema": {}})),
+        ("", json!({"type": "function", "name": "pay", "parameters": {}})),
+        ("", json!({"type": "function", "function": {"name": "pay", "parameters": {}}})),
+        ("/function", json!({"type": "function", "function": {"name": "pay", "parameters": {}}})),
+    ] {
+        assert_eq!(tool(with(entry.clone(), within)), native, "{entry} in {within:?}");
+    }
+}
