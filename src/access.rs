@@ -6,13 +6,13 @@
 //! ineligible tool is never scored, uses up no depth, is not accepted as a call, and is reported with every reason that
 //! applies to it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::catalog::{Catalog, Tool};
+use crate::catalog::{Catalog, Tool, UnknownValue};
 use crate::json::Json;
 use crate::names::{NameTable, Resolution};
 use crate::ranking::ToolId;
@@ -99,8 +99,9 @@ impl IneligibleReason {
 
 /// Who asks, and so what may be seen and run. The default is a caller without roles who may not see unsafe tools.
 ///
-/// Sources match by exact name; tools are named by id, `source/name`, name or alias. As JSON every field may be left out, and
-/// unknown ones are refused.
+/// A source is denied with all that look like it; one is allowed by its very name, or but for case and spaces where only one
+/// source is meant, and never for its looks. Tools are named by id, `source/name`, name or alias. As JSON every field may be
+/// left out, and unknown ones are refused.
 ///
 /// ```
 /// use picktools::{Access, Engine, PickOptions, Query, Tool, Catalog};
@@ -182,10 +183,31 @@ impl Access {
         PolicyTable::new(catalog).decide(catalog, names, self)
     }
 
+    /// Returns the values that no tool of the catalog has: roles, capabilities, the execution mode and sources. Nothing more
+    /// may be seen for them, and what was meant may not be held back.
+    pub fn unknown_values(&self, catalog: &Catalog) -> Vec<UnknownValue> {
+        let mut unknown = Vec::new();
+        let mut look_for = |field, values: &mut dyn Iterator<Item = &String>, of: fn(&Tool) -> &BTreeSet<String>| {
+            for value in values.filter(|value| !catalog.tools().iter().any(|tool| of(tool).contains(*value))) {
+                let known = catalog.tools().iter().flat_map(|tool| of(tool)).map(String::as_str);
+                unknown.push(UnknownValue::new(field, value, known));
+            }
+        };
+        look_for("roles", &mut self.roles.iter(), |tool| &tool.allowed_roles);
+        look_for("execution_mode", &mut self.execution_mode.iter(), |tool| &tool.modes);
+        look_for("capabilities", &mut self.capabilities.iter(), |tool| &tool.capabilities);
+        let sources = catalog.sources();
+        let allowed = self.allow_sources.iter().filter(|name| sources.permits_none(name));
+        unknown.extend(allowed.map(|name| UnknownValue::new("allow_sources", name, sources.names())));
+        let denied = self.deny_sources.iter().filter(|name| sources.restricts_none(name));
+        unknown.extend(denied.map(|name| UnknownValue::new("deny_sources", name, sources.names())));
+        unknown
+    }
+
     /// Returns every reason why `tool` may not be seen; none means that it may.
     ///
     /// A tool without a cost costs nothing. An empty set of allowed sources allows all.
-    fn verdict(&self, tool: &Tool) -> Vec<IneligibleReason> {
+    fn verdict(&self, tool: &Tool, sources: &SourceVerdict<'_>) -> Vec<IneligibleReason> {
         let mut reasons = Vec::new();
         if tool.is_unsafe() && !self.allow_unsafe {
             reasons.push(IneligibleReason::Unsafe);
@@ -208,8 +230,7 @@ impl Access {
         {
             reasons.push(IneligibleReason::Cost { cost, left });
         }
-        let among = |sources: &BTreeSet<String>| tool.source.as_ref().is_some_and(|source| sources.contains(source));
-        if among(&self.deny_sources) || (!self.allow_sources.is_empty() && !among(&self.allow_sources)) {
+        if !sources.admits(tool.source.as_deref()) {
             reasons.push(IneligibleReason::Source { source: tool.source.clone() });
         }
         reasons
@@ -233,6 +254,26 @@ impl Access {
             }
         }
         Ok(by_tool)
+    }
+}
+
+/// Which sources of a catalog an [`Access`] admits.
+struct SourceVerdict<'a> {
+    /// `None` where all are.
+    allowed: Option<HashSet<&'a str>>,
+    denied: HashSet<&'a str>,
+}
+
+impl<'a> SourceVerdict<'a> {
+    fn new(access: &Access, catalog: &'a Catalog) -> Self {
+        let sources = catalog.sources();
+        let allowed = (!access.allow_sources.is_empty()).then(|| sources.permitted(&access.allow_sources));
+        Self { allowed, denied: sources.restricted(&access.deny_sources) }
+    }
+
+    fn admits(&self, source: Option<&str>) -> bool {
+        let among = |sources: &HashSet<&str>| source.is_some_and(|source| sources.contains(source));
+        !among(&self.denied) && self.allowed.as_ref().is_none_or(among)
     }
 }
 
@@ -300,8 +341,9 @@ impl PolicyTable {
             return Err(AccessError::InvalidCost);
         }
         let by_tool = access.by_tool(names)?;
+        let sources = SourceVerdict::new(access, catalog);
         let verdicts: Vec<Vec<IneligibleReason>> =
-            self.groups.iter().map(|(tool, _)| access.verdict(catalog.tool(*tool))).collect();
+            self.groups.iter().map(|(tool, _)| access.verdict(catalog.tool(*tool), &sources)).collect();
         let mut admitted: Vec<bool> = self.group.iter().map(|&group| verdicts[group as usize].is_empty()).collect();
         let mut counts = BTreeMap::new();
         let mut count = |reasons: &[IneligibleReason], tools: usize| {
@@ -413,7 +455,9 @@ mod tests {
     }
 
     fn codes(access: &Access, tool: &Tool) -> Vec<&'static str> {
-        access.verdict(tool).iter().map(IneligibleReason::code).collect()
+        let catalog = Catalog::from_tools([tool.clone()]).expect("valid");
+        let sources = SourceVerdict::new(access, &catalog);
+        access.verdict(tool, &sources).iter().map(IneligibleReason::code).collect()
     }
 
     #[test]
@@ -466,7 +510,7 @@ mod tests {
         let access = Access { exclude: set(&["t1"]), ..Access::default() };
         let decided = access.decide(&catalog, &NameTable::new(&catalog)).expect("the name is known");
         for id in catalog.ids() {
-            let naive = access.verdict(catalog.tool(id)).is_empty() && id.index() != 1;
+            let naive = codes(&access, catalog.tool(id)).is_empty() && id.index() != 1;
             assert_eq!(decided.admits(id), naive);
             assert_eq!(decided.reasons(id).is_empty(), naive);
         }

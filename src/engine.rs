@@ -173,6 +173,7 @@ impl Engine {
             ineligible: why.ineligible(),
             below_threshold,
             unknown_in_use: request.in_use.unknown.clone(),
+            unknown_values: options.unknown_values(&self.index.catalog),
             dropped: why.dropped(),
             scorer_errors: ranked.errors().iter().map(ToString::to_string).collect(),
             considered: options.debug.then(|| why.considered(&candidates.ranking, &picks)),

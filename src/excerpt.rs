@@ -54,6 +54,11 @@ pub(crate) fn is_invisible(c: char) -> bool {
         )
 }
 
+/// Returns `true` if a character shows something: it is neither white space nor hidden.
+pub(crate) fn shows(c: char) -> bool {
+    !is_gap(c) && !is_hidden(c)
+}
+
 /// White space and line ends of any kind.
 fn is_gap(c: char) -> bool {
     c.is_whitespace() || c.is_control() || c.general_category_group() == GeneralCategoryGroup::Separator

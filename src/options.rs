@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Access, AccessError};
-use crate::catalog::CatalogError;
+use crate::catalog::{Catalog, CatalogError, UnknownValue};
 pub use crate::fuse::{DEFAULT_RRF_K, Fusion, Mode};
 use crate::index::IndexError;
 use crate::provider::{Provider, TranslateError, TranslateOptions};
@@ -107,8 +107,8 @@ pub struct PickOptions {
     /// latest [`MAX_IN_USE`]. A name that several tools share means all of them, and one that no tool has is not an error:
     /// [`Selection::unknown_in_use`](crate::Selection::unknown_in_use) tells it.
     pub in_use: Vec<String>,
-    /// The most tools of one source, unless it is trusted. [`UNTRUSTED_MAX_PER_SOURCE`] suits a catalog that strangers
-    /// add to.
+    /// The most tools of one source, unless it is trusted; sources that look alike count as one.
+    /// [`UNTRUSTED_MAX_PER_SOURCE`] suits a catalog that strangers add to.
     pub max_per_source: Option<usize>,
     /// Sources that `max_per_source` does not limit, such as the operator's own.
     pub trusted_sources: BTreeSet<String>,
@@ -137,6 +137,15 @@ impl Default for PickOptions {
 }
 
 impl PickOptions {
+    /// Returns the values that no tool of the catalog has: those of [`Access::unknown_values`], and trusted sources.
+    pub fn unknown_values(&self, catalog: &Catalog) -> Vec<UnknownValue> {
+        let sources = catalog.sources();
+        let mut unknown = self.access.unknown_values(catalog);
+        let trusted = self.trusted_sources.iter().filter(|name| sources.permits_none(name));
+        unknown.extend(trusted.map(|name| UnknownValue::new("trusted_sources", name, sources.names())));
+        unknown
+    }
+
     /// Checks what can be checked without a catalog.
     pub(crate) fn check(&self) -> Result<(), PickError> {
         let invalid = |option, value: String, remedy| Err(PickError::InvalidOption { option, value, remedy });

@@ -3,7 +3,7 @@
 mod cover;
 mod decision;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 pub(crate) use cover::{Cover, POOL, static_vectors};
 pub(crate) use decision::{Decision, Fate, Picked, picks, put_in_order};
@@ -19,7 +19,7 @@ pub(crate) struct Cut<'a> {
     /// The most tools of one source; tools that must stay count, and stay anyway.
     pub(crate) max_per_source: Option<usize>,
     /// Sources whose tools are not counted.
-    pub(crate) trusted_sources: &'a BTreeSet<String>,
+    pub(crate) trusted_sources: &'a HashSet<&'a str>,
     /// Tools that stay whatever their score.
     pub(crate) must: &'a BTreeSet<ToolId>,
     /// Tools that are returned beyond `max_candidates` and `max_per_source`, because they are in use.
@@ -57,9 +57,10 @@ pub(crate) fn cut(ranking: &[Candidate], catalog: &Catalog, cut: Cut<'_>) -> Vec
 struct Places<'a> {
     catalog: &'a Catalog,
     max_per_source: Option<usize>,
-    trusted_sources: &'a BTreeSet<String>,
+    trusted_sources: &'a HashSet<&'a str>,
     needed: &'a BTreeSet<ToolId>,
     twins: Option<&'a Twins>,
+    /// How many of each source's look.
     per_source: HashMap<Option<&'a str>, usize>,
     /// The returned tools by what they and their twins have in common.
     likeness: HashMap<ToolId, ToolId>,
@@ -79,7 +80,7 @@ impl<'a> Places<'a> {
     fn take(&mut self, candidate: Candidate) {
         let source = self.catalog.tool(candidate.tool).source.as_deref();
         if source.is_none_or(|source| !self.trusted_sources.contains(source)) {
-            *self.per_source.entry(source).or_default() += 1;
+            *self.per_source.entry(self.catalog.sources().look_of(source)).or_default() += 1;
         }
         self.keep(candidate);
     }
@@ -112,8 +113,9 @@ impl<'a> Places<'a> {
     /// Returns `true` if the tool's source has its share, and notes it.
     fn is_over_source(&mut self, tool: ToolId) -> bool {
         let source = self.catalog.tool(tool).source.as_deref();
-        let taken = self.per_source.get(&source).copied().unwrap_or_default();
-        let over = self.max_per_source.is_some_and(|most| taken >= most);
+        let is_trusted = source.is_some_and(|source| self.trusted_sources.contains(source));
+        let taken = self.per_source.get(&self.catalog.sources().look_of(source)).copied().unwrap_or_default();
+        let over = self.max_per_source.is_some_and(|most| !is_trusted && taken >= most);
         if over {
             self.decisions.push(Decision { tool, fate: Fate::OverSource });
         }
@@ -193,7 +195,7 @@ mod tests {
         let ranking: Ranking = catalog.ids().map(|tool| Candidate { tool, score: 5.0 - tool.index() as f32 }).collect();
         let tools = |indices: &[usize]| indices.iter().map(|&index| ToolId::from_index(index)).collect();
         let (must, needed, held) = (&tools(must), &tools(needed), &tools(held));
-        let trusted_sources = &["b".to_owned()].into();
+        let trusted_sources = &["b"].into();
         let (twins, cover) = (None, None);
         let decisions = cut(
             &ranking,

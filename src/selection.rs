@@ -18,7 +18,7 @@ pub use self::provenance::{
 };
 pub use self::stages::{Degraded, Stage, StageReport, StageStatus, Timings};
 use crate::access::IneligibleReason;
-use crate::catalog::Tool;
+use crate::catalog::{Tool, UnknownValue};
 use crate::names::Skill;
 use crate::provider::{Detail, Provider};
 use crate::rerank::Rerank;
@@ -55,6 +55,9 @@ pub struct Selection {
     /// Names of tools in use that no tool of the catalog has, the latest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown_in_use: Vec<String>,
+    /// Values of the options that no tool of the catalog has, such as a misspelt role or source.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unknown_values: Vec<UnknownValue>,
     /// Tools that the cut took away although they were named, always included, in use, or good enough.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<Dropped>,

@@ -14,7 +14,9 @@ mod error;
 mod format;
 mod options;
 mod policy;
+mod sources;
 pub(crate) mod spelling;
+mod unknown;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -29,6 +31,8 @@ pub use definition::{Alias, Annotations, NoSchemaMode, Safety, ThreatLevel, Tool
 pub use error::{CatalogError, CatalogFault, FaultKind, Position};
 pub use options::{CatalogOptions, Conflicts};
 pub(crate) use options::{Entries, Examined};
+pub(crate) use sources::Sources;
+pub use unknown::UnknownValue;
 
 pub use crate::ranking::ToolId;
 use crate::schema;
@@ -53,6 +57,7 @@ const FOLDER_FILES: [&str; 2] = ["tools.jsonl", "tools.json"];
 pub struct Catalog {
     tools: Vec<Arc<Tool>>,
     by_id: HashMap<String, ToolId>,
+    sources: Sources,
     digest: String,
     notices: Vec<CatalogFault>,
     /// How it was made, which holds for tools that are added later.
@@ -119,8 +124,9 @@ impl Catalog {
     fn new(tools: Vec<Arc<Tool>>, notices: Vec<CatalogFault>, options: CatalogOptions) -> Self {
         let by_id =
             tools.iter().enumerate().map(|(index, tool)| (tool.id.clone(), ToolId::from_index(index))).collect();
+        let sources = Sources::new(tools.iter().filter_map(|tool| tool.source.as_deref()));
         let digest = digest(&tools);
-        Self { tools, by_id, digest, notices, options }
+        Self { tools, by_id, sources, digest, notices, options }
     }
 
     /// Returns the tools in registration order.
@@ -150,6 +156,15 @@ impl Catalog {
     /// Returns what was left out while the catalog was made, and why.
     pub fn notices(&self) -> &[CatalogFault] {
         &self.notices
+    }
+
+    /// Returns the untrusted sources of the catalog's options that none of its tools is of.
+    pub fn unknown_values(&self) -> Vec<UnknownValue> {
+        self.options.unknown_values(&self.sources)
+    }
+
+    pub(crate) fn sources(&self) -> &Sources {
+        &self.sources
     }
 
     /// Finds a tool by its identity.

@@ -10,6 +10,8 @@ use rayon::prelude::*;
 use super::aliases::{OperatorAliases, is_reserved};
 use super::definition::{Alias, Tool};
 use super::error::{CatalogError, CatalogFault, FaultKind, Position};
+use super::sources::Sources;
+use super::unknown::UnknownValue;
 use super::{Catalog, catalog_file, conflicts, default_source, entry, format};
 
 /// What becomes of names and aliases that two tools claim.
@@ -39,7 +41,7 @@ pub enum Conflicts {
 pub struct CatalogOptions {
     /// What becomes of names and aliases that two tools claim.
     pub conflicts: Conflicts,
-    /// Untrusted sources: their tools become [`Tool::untrusted`].
+    /// Untrusted sources, and all that look like one: their tools become [`Tool::untrusted`].
     pub untrusted_sources: BTreeSet<String>,
     /// Whether aliases that untrusted sources claim count, ecosystem names (`bash`, `read_file`) excepted.
     pub allow_claimed_aliases: bool,
@@ -66,6 +68,8 @@ pub(crate) struct Examined {
     pub(crate) conflicts: Vec<CatalogFault>,
     /// What is wrong with the operator's aliases.
     pub(crate) alias_faults: Vec<CatalogFault>,
+    /// Untrusted sources that are none of the catalog's.
+    pub(crate) unknown_values: Vec<UnknownValue>,
 }
 
 impl CatalogOptions {
@@ -169,6 +173,7 @@ impl CatalogOptions {
     /// The one way to a catalog: trust first, then what is wrong between the tools.
     fn build(&self, known: &[Arc<Tool>], entries: Entries, origin: &str) -> Result<Catalog, CatalogError> {
         let Entries { mut tools, faults } = entries;
+        self.mark(&mut tools);
         let mut notices: Vec<_> = tools.iter_mut().flat_map(|(position, tool)| self.distrust(position, tool)).collect();
         let known = known.iter().enumerate().map(|(index, tool)| (Position::Entry(index + 1), Arc::clone(tool)));
         let more = tools.into_iter().map(|(position, tool)| (position, Arc::new(tool)));
@@ -180,12 +185,10 @@ impl CatalogOptions {
 
     /// Looks for everything that is wrong with what was read, and leaves nothing out.
     pub(crate) fn examine(&self, entries: Entries) -> Examined {
-        let untrusted = |source: &Option<String>| source.as_ref().is_some_and(|s| self.untrusted_sources.contains(s));
-        let marked = entries.tools.into_iter().map(|(position, mut tool)| {
-            tool.untrusted |= untrusted(&tool.source);
-            (position, tool)
-        });
-        let tools: Vec<(Position, Arc<Tool>)> = marked.map(|(position, tool)| (position, Arc::new(tool))).collect();
+        let Entries { mut tools, faults } = entries;
+        let unknown_values = self.unknown_values(&self.mark(&mut tools));
+        let tools: Vec<(Position, Arc<Tool>)> =
+            tools.into_iter().map(|(position, tool)| (position, Arc::new(tool))).collect();
         // Aliases that do not count clash with none.
         let counting = tools.iter().map(|(position, tool)| {
             let mut tool = Arc::clone(tool);
@@ -195,13 +198,29 @@ impl CatalogOptions {
             (position.clone(), tool)
         });
         let settled = conflicts::settle(counting.collect(), self.aliases.as_ref());
-        Examined { tools, faults: entries.faults, conflicts: settled.conflicts, alias_faults: settled.alias_faults }
+        let conflicts::Settled { conflicts, alias_faults, .. } = settled;
+        Examined { tools, faults, conflicts, alias_faults, unknown_values }
+    }
+
+    /// Marks the tools of untrusted sources, and returns all sources.
+    fn mark(&self, tools: &mut [(Position, Tool)]) -> Sources {
+        let sources = Sources::new(tools.iter().filter_map(|(_, tool)| tool.source.as_deref()));
+        let untrusted = sources.restricted(&self.untrusted_sources);
+        for (_, tool) in tools {
+            tool.untrusted |= tool.source.as_deref().is_some_and(|source| untrusted.contains(source));
+        }
+        sources
+    }
+
+    /// The untrusted sources that are not among `sources`.
+    pub(super) fn unknown_values(&self, sources: &Sources) -> Vec<UnknownValue> {
+        let unknown = self.untrusted_sources.iter().filter(|name| sources.restricts_none(name));
+        unknown.map(|name| UnknownValue::new("untrusted_sources", name, sources.names())).collect()
     }
 
     /// Takes from an untrusted tool the aliases that do not count, and says which; an id of its own choice could be
     /// another's name.
     fn distrust(&self, position: &Position, tool: &mut Tool) -> Vec<CatalogFault> {
-        tool.untrusted |= tool.source.as_ref().is_some_and(|source| self.untrusted_sources.contains(source));
         if !tool.untrusted {
             return Vec::new();
         }

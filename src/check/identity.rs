@@ -11,10 +11,10 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::Found;
 use super::fold::{fold, is_mixed, letter_for, words};
-use super::rules::{ALIAS_SQUATTING, CONFUSABLE_NAME, IMITATED_NAME, NEAR_DUPLICATE};
+use super::rules::{ALIAS_SQUATTING, CONFUSABLE_NAME, IMITATED_NAME, LOOK_ALIKE_SOURCE, NEAR_DUPLICATE};
 use super::texts::{Kind, texts};
 use crate::catalog::spelling::normalise;
-use crate::catalog::{Tool, is_reserved, known_for, reserved};
+use crate::catalog::{Sources, Tool, is_reserved, known_for, reserved};
 use crate::names::words_of;
 
 /// Texts that share as many of their words are nearly the same (Jaccard).
@@ -42,6 +42,7 @@ fn is_remote(tool: &Tool) -> bool {
 /// Looks at whom tools give themselves out for; `found` has a place for each tool.
 pub(super) fn check(tools: &[&Tool], found: &mut [Vec<Found>]) {
     imitations(tools, found);
+    look_alike_sources(tools, found);
     squatting(tools, found);
     near_duplicates(tools, found);
 }
@@ -98,6 +99,27 @@ fn imitations(tools: &[&Tool], found: &mut [Vec<Found>]) {
             });
         }
         scripts(tool, found);
+    }
+}
+
+/// Sources that are told apart by case, spaces or letters of another script alone; each is reported once. Who is trusted, and
+/// who came first, is not the copy.
+fn look_alike_sources(tools: &[&Tool], found: &mut [Vec<Found>]) {
+    let sources = Sources::new(tools.iter().filter_map(|tool| tool.source.as_deref()));
+    let mut order: Vec<usize> = (0..tools.len()).collect();
+    order.sort_by_key(|&at| tools[at].untrusted);
+    let mut first: HashMap<&str, &str> = HashMap::new();
+    let mut told: BTreeSet<&str> = BTreeSet::new();
+    for at in order {
+        let Some(source) = tools[at].source.as_deref() else { continue };
+        let Some(look) = sources.look_of(Some(source)) else { continue };
+        let other = *first.entry(look).or_insert(source);
+        // Digits for letters, and pairs for one, are an imitation.
+        let in_disguise = source.is_ascii() && other.is_ascii() && normalise(source) != normalise(other);
+        if other != source && !in_disguise && told.insert(source) {
+            let message = format!("the source looks like {:?}", super::shown(other));
+            found[at].push(Found { message, ..Found::new(&LOOK_ALIKE_SOURCE, "/source", source) });
+        }
     }
 }
 

@@ -25,7 +25,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::catalog::{
-    CatalogError, CatalogFault, CatalogOptions, Conflicts, Entries, Examined, FaultKind, Position, Tool,
+    CatalogError, CatalogFault, CatalogOptions, Conflicts, Entries, Examined, FaultKind, Position, Tool, UnknownValue,
 };
 use crate::excerpt::marked;
 
@@ -60,6 +60,9 @@ pub struct CheckReport {
     pub tools: usize,
     /// In the order of the catalog, for each tool by severity.
     pub findings: Vec<Finding>,
+    /// Untrusted sources of the options that no tool is of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unknown_values: Vec<UnknownValue>,
 }
 
 /// One thing that is wrong, or looks so.
@@ -141,7 +144,8 @@ impl CheckReport {
         findings.sort_by(|a, b| a.position.cmp(&b.position).then(b.severity.cmp(&a.severity)));
         // What the reader has said of a place need not be said again.
         findings.dedup_by(|b, a| a.code == b.code && a.position == b.position && a.pointer == b.pointer);
-        Self { version: CHECK_VERSION, catalog, tools: examined.tools.len(), findings }
+        let Examined { tools, unknown_values, .. } = examined;
+        Self { version: CHECK_VERSION, catalog, tools: tools.len(), findings, unknown_values }
     }
 }
 

@@ -72,6 +72,9 @@ rules! {
     IMITATED_NAME = "imitated-name", Warning,
         "A name or source imitates another by digits for letters, letter pairs or a slip",
         "make sure that the tool is the one it looks like";
+    LOOK_ALIKE_SOURCE = "look-alike-source", Warning,
+        "Two sources differ only in case, spaces or letters that look alike",
+        "make sure that both are one, and write it in one way";
     ALIAS_SQUATTING = "alias-squatting", Warning,
         "An alias is a name that agents use for something else", "give it in the operator's aliases where it is wanted";
     OVERRIDES_INSTRUCTIONS = "overrides-instructions", Error,

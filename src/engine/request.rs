@@ -1,6 +1,6 @@
 //! What a request and its options come to for one catalog: who may be seen, what is named, and what is in use.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::access::{Eligibility, named};
 use crate::deadline::Deadline;
@@ -19,6 +19,8 @@ pub(super) struct Request<'a> {
     pub(super) deadline: Deadline,
     pub(super) mode: Mode,
     pub(super) eligibility: Eligibility,
+    /// The sources that `max_per_source` does not limit.
+    pub(super) trusted_sources: HashSet<&'a str>,
     /// Tools that the request names outright, eligible or not.
     pub(super) mentions: Vec<Mention>,
     /// Tools that the caller wants whatever their score, eligible or not.
@@ -37,10 +39,23 @@ impl<'a> Request<'a> {
         let mode = mode(index, options)?;
         let always = always(index, options)?;
         let eligibility = index.policies.decide(&index.catalog, &index.names, &options.access)?;
+        let trusted_sources = index.catalog.sources().permitted(&options.trusted_sources);
         let mentions = index.names.mentions(query.text());
         let in_use = InUse::new(&index.names, query, options);
         let needed = BTreeMap::new();
-        Ok(Self { index, query, options, deadline, mode, eligibility, mentions, always, in_use, needed })
+        Ok(Self {
+            index,
+            query,
+            options,
+            deadline,
+            mode,
+            eligibility,
+            trusted_sources,
+            mentions,
+            always,
+            in_use,
+            needed,
+        })
     }
 
     /// Returns the eligible tools that stay whatever their score.
@@ -62,6 +77,11 @@ impl<'a> Request<'a> {
     /// Returns the tool's source.
     pub(super) fn source(&self, tool: ToolId) -> Option<&'a str> {
         self.index.catalog.tool(tool).source.as_deref()
+    }
+
+    /// Returns what the tool's source shares with those that look like it.
+    pub(super) fn look(&self, tool: ToolId) -> Option<&'a str> {
+        self.index.catalog.sources().look_of(self.source(tool))
     }
 
     /// Returns the name by which the request names the tool outright.

@@ -36,7 +36,7 @@ pub(super) fn choose(
     let limits = Cut {
         max_candidates: request.options.max_candidates,
         max_per_source: request.options.max_per_source,
-        trusted_sources: &request.options.trusted_sources,
+        trusted_sources: &request.trusted_sources,
         must: &candidates.stay.musts,
         held: &candidates.stay.held,
         needed: &candidates.stay.needed,
@@ -89,7 +89,7 @@ struct Requiring<'a> {
     decisions: Vec<Decision>,
     /// Where the decision of each picked tool stands.
     picked: BTreeMap<ToolId, usize>,
-    /// The picked tools that take a share of their source.
+    /// The picked tools that take a share of their source, by its look.
     per_source: HashMap<Option<&'a str>, usize>,
     brought: usize,
     over_source: BTreeSet<ToolId>,
@@ -114,7 +114,7 @@ impl<'a> Requiring<'a> {
             refused: BTreeMap::new(),
         };
         for &tool in requiring.picked.keys().filter(|tool| !request.in_use.tools.contains_key(tool)) {
-            *requiring.per_source.entry(request.source(tool)).or_default() += 1;
+            *requiring.per_source.entry(request.look(tool)).or_default() += 1;
         }
         requiring
     }
@@ -159,9 +159,9 @@ impl<'a> Requiring<'a> {
 
     /// Picks a tool if its source has a share left, and not too many were brought along.
     fn bring(&mut self, tool: ToolId) -> bool {
-        let (options, source) = (self.request.options, self.request.source(tool));
-        let is_trusted = source.is_some_and(|source| options.trusted_sources.contains(source));
-        let share = self.per_source.entry(source).or_default();
+        let Request { options, trusted_sources, .. } = self.request;
+        let is_trusted = self.request.source(tool).is_some_and(|source| trusted_sources.contains(source));
+        let share = self.per_source.entry(self.request.look(tool)).or_default();
         if options.max_per_source.is_some_and(|most| !is_trusted && *share >= most) {
             self.over_source.insert(tool);
             return false;

@@ -57,6 +57,24 @@ fn nine_in_ten_known_attacks_are_found_and_few_honest_tools_are_suspected() {
     assert!(share(&honest) <= 0.05, "false alarms among the originals {}", share(&honest));
 }
 
+#[test]
+fn sources_that_look_alike_are_reported_once_each() {
+    let mut catalog = json!([]);
+    let sources = ["Chat", "chat", "chat", "\u{441}hat", "chat ", "mail"];
+    for (source, name) in sources.iter().zip(["post", "read", "edit", "share", "tell", "send"]) {
+        let entry = json!({"name": name, "source": source, "description": name, "parameters": {}});
+        catalog.as_array_mut().expect("an array").push(entry);
+    }
+    let told = |catalog: &Value| {
+        let found = check(catalog).findings.into_iter().filter(|finding| finding.code == "look-alike-source");
+        found.map(|finding| format!("{}: {}", finding.position, finding.message)).collect::<Vec<_>>()
+    };
+    let like = |entry: usize, other: &str| format!("entry {entry}: the source looks like {other:?}");
+    assert_eq!(told(&catalog), [like(2, "Chat"), like(4, "Chat"), like(5, "Chat")]);
+    catalog[0]["untrusted"] = json!(true);
+    assert_eq!(told(&catalog), [like(1, "chat"), like(4, "chat"), like(5, "chat")], "the trusted one is not the copy");
+}
+
 /// On lines that no rule was written or mended on: what `docs/check.md` says to expect.
 #[test]
 fn of_unknown_attacks_a_third_is_found() {

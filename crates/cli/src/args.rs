@@ -111,7 +111,7 @@ pub(super) struct ReadingArgs {
     /// What becomes of names and aliases that two tools claim: refuse the catalog, or keep the first and warn.
     #[arg(long, value_enum, value_name = "HOW", default_value = "strict")]
     conflicts: ConflictsArg,
-    /// An untrusted source: its aliases do not count, its names give way; may be repeated.
+    /// An untrusted source, with all that look like it: its aliases do not count, its names give way; may be repeated.
     #[arg(long = "untrusted-source", value_name = "SOURCE")]
     untrusted_sources: Vec<String>,
     /// Let aliases that untrusted sources claim count, but for those of the ecosystem.
@@ -150,6 +150,7 @@ impl ReadingArgs {
         for notice in catalog.notices() {
             output::warn(notice);
         }
+        output::warn_of_unknown(&catalog.unknown_values());
         Ok(catalog)
     }
 

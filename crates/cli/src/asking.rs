@@ -43,7 +43,7 @@ pub(super) struct AccessArgs {
     /// A source that is allowed, which forbids the others; may be repeated.
     #[arg(long = "allow-source", value_name = "SOURCE")]
     allow_sources: Vec<String>,
-    /// A source that is not allowed; may be repeated.
+    /// A source that is not allowed, with all that look like it; may be repeated.
     #[arg(long = "deny-source", value_name = "SOURCE")]
     deny_sources: Vec<String>,
     /// A tool that may be neither picked nor called; may be repeated.

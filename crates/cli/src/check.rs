@@ -56,6 +56,7 @@ impl CheckCommand {
     /// Answers "no" where something is as bad as what is denied, reported or not.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let mut report = CheckReport::open(self.catalog.path(), &self.catalog.options()?)?;
+        output::warn_of_unknown(&report.unknown_values);
         if let Some(folder) = &self.skills {
             let found = SkillFolder::open(folder)?;
             // What is wrong with the catalog is told already.

@@ -197,6 +197,9 @@ impl EvalCommand {
         let subject = plan.subject();
         self.asking.history.warn_of_strangers(&engines[subject.model]);
         let engine = &engines[subject.model];
+        for unknown in subject.options.unknown_values(&catalog) {
+            output::warn(format!("{}: {unknown}", set.name));
+        }
         if let Some(folder) = &self.signals_out {
             signals::write(&folder.join(&set.name), engine, &queries, &subject.options).with_context(context)?;
         }

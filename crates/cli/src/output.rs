@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
+use picktools::catalog::UnknownValue;
 use picktools::embed::EmbedError;
 use serde::Serialize;
 
@@ -27,6 +28,11 @@ pub(super) fn note(text: impl Display) {
 /// Writes a warning to standard error.
 pub(super) fn warn(text: impl Display) {
     note(format!("warning: {text}"));
+}
+
+/// Warns of values of the options that no tool of the catalog has.
+pub(super) fn warn_of_unknown(values: &[UnknownValue]) {
+    values.iter().for_each(warn);
 }
 
 /// Writes an error and its causes to standard error, and which option mends it.

@@ -122,6 +122,7 @@ impl PickCommand {
         self.asking.ranking.apply(&mut options);
         self.asking.rerank.apply(&mut options);
         let selection = engine.pick(&query, &options)?;
+        output::warn_of_unknown(&selection.unknown_values);
         for degraded in &selection.degraded {
             output::warn(format!("degraded in the stage {}: {}", degraded.stage, degraded.reason));
         }

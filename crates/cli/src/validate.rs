@@ -67,8 +67,9 @@ impl ValidateCommand {
         let options = self.view.options()?;
         let bytes = read_input(&self.calls)?;
         let calls = read_calls(&bytes, self.provider).with_context(|| format!("{}", self.calls.display()))?;
-        let mut hydrator =
-            Hydrator::new(catalog.clone(), &self.access.access())?.max_argument_bytes(self.max_argument_bytes);
+        let access = self.access.access();
+        output::warn_of_unknown(&access.unknown_values(&catalog));
+        let mut hydrator = Hydrator::new(catalog.clone(), &access)?.max_argument_bytes(self.max_argument_bytes);
         if let Some(provider) = self.provider {
             hydrator = hydrator.translated(&translate(catalog.tools(), provider, &options)?);
         }

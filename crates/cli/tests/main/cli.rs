@@ -171,6 +171,34 @@ fn grants_and_limits_reach_the_engine() {
 }
 
 #[test]
+fn values_that_no_tool_has_are_warned_of_with_the_nearest_one() {
+    for (arguments, warning, nearest) in [
+        (["--deny-source", "mial"], "deny_sources: no tool of the catalog has \"mial\"", "mail"),
+        (["--allow-source", "chta"], "allow_sources: no tool of the catalog has \"chta\"", "chat"),
+        (["--trust-source", "m\u{430}il"], "trusted_sources: no tool of the catalog has \"m\u{430}il\"", "mail"),
+        (["--untrusted-source", "calender"], "untrusted_sources: no tool of the catalog has \"calender\"", "calendar"),
+        (["--role", "maintaner"], "roles: no tool of the catalog has \"maintaner\"", "maintainer"),
+        (["--capability", "streeming"], "capabilities: no tool of the catalog has \"streeming\"", "streaming"),
+        (["--execution-mode", "bacth"], "execution_mode: no tool of the catalog has \"bacth\"", "batch"),
+    ] {
+        let warning = format!("warning: {warning} (did you mean {nearest:?}?)");
+        let pick = ["pick", "send a mail", "--catalog", WORKPLACE, "--json"];
+        let output = picktools(&[&pick[..], &arguments].concat()).output().expect("it runs");
+        assert_eq!(stderr(&output).trim_end(), warning);
+        let selection: Value = serde_json::from_str(&stdout(&output)).expect("the answer is JSON");
+        if arguments[0] != "--untrusted-source" {
+            assert_eq!(selection["unknown_values"][0]["nearest"], nearest, "{selection}");
+        }
+        let known = [arguments[0], nearest];
+        let output = picktools(&[&pick[..], &known].concat()).output().expect("it runs");
+        assert_eq!(stderr(&output), "", "{known:?}");
+    }
+    let check =
+        picktools(&["check", "--catalog", WORKPLACE, "--untrusted-source", "nobody"]).output().expect("it runs");
+    assert_eq!(stderr(&check).trim_end(), "warning: untrusted_sources: no tool of the catalog has \"nobody\"");
+}
+
+#[test]
 fn the_same_command_gives_the_same_bytes() {
     for format in [&["--json", "--explain"][..], &["--explain"], &[]] {
         let arguments = [&["pick", "send the invitation by mail", "--catalog", WORKPLACE], format].concat();

@@ -1,0 +1,118 @@
+//! The sources of a catalog, and which of them a policy means.
+//!
+//! People write `Chat` and `chat ` for `chat`, and a hostile source calls itself `сhat` with a Cyrillic letter. So what
+//! restricts a source holds for every one that looks like it, while what permits one never reaches a look-alike: it means the
+//! very name, or else the only source of that name but for case and spaces.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::spelling::skeleton;
+use crate::excerpt::shows;
+
+/// The sources of a catalog by how they are written and how they look.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sources {
+    /// What each looks like.
+    looks: HashMap<String, String>,
+    /// The sources of a look, in order.
+    by_look: HashMap<String, Vec<String>>,
+    /// The sources of a plain name, in order.
+    by_plain: HashMap<String, Vec<String>>,
+}
+
+impl Sources {
+    pub(crate) fn new<'a>(sources: impl Iterator<Item = &'a str>) -> Self {
+        let distinct: BTreeSet<&str> = sources.collect();
+        let mut known = Self::default();
+        for source in distinct {
+            let (plain, look) = (plain(source), look(source));
+            known.by_look.entry(look.clone()).or_default().push(source.to_owned());
+            known.by_plain.entry(plain).or_default().push(source.to_owned());
+            known.looks.insert(source.to_owned(), look);
+        }
+        known
+    }
+
+    /// Returns the sources that `names` restrict: all that look like one of them.
+    pub(crate) fn restricted(&self, names: &BTreeSet<String>) -> HashSet<&str> {
+        let meant = names.iter().filter_map(|name| self.by_look.get(&look(name)));
+        meant.flatten().map(String::as_str).collect()
+    }
+
+    /// Returns the sources that `names` permit: each the one that is written so, and no look-alike.
+    pub(crate) fn permitted(&self, names: &BTreeSet<String>) -> HashSet<&str> {
+        names.iter().filter_map(|name| self.named(name)).collect()
+    }
+
+    fn named(&self, name: &str) -> Option<&str> {
+        if let Some((source, _)) = self.looks.get_key_value(name) {
+            return Some(source);
+        }
+        match &self.by_plain.get(&plain(name))?[..] {
+            [source] => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Returns what a source of the catalog shares with those that look like it.
+    pub(crate) fn look_of(&self, source: Option<&str>) -> Option<&str> {
+        self.looks.get(source?).map(String::as_str)
+    }
+
+    /// Returns `true` if a name restricts no source.
+    pub(crate) fn restricts_none(&self, name: &str) -> bool {
+        !self.by_look.contains_key(&look(name))
+    }
+
+    /// Returns `true` if a name permits no source.
+    pub(crate) fn permits_none(&self, name: &str) -> bool {
+        self.named(name).is_none()
+    }
+
+    /// Returns the sources, in any order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.looks.keys().map(String::as_str)
+    }
+}
+
+/// A source's name without case, spaces and characters that do not show.
+fn plain(source: &str) -> String {
+    source.chars().filter(|&c| shows(c)).flat_map(char::to_lowercase).collect()
+}
+
+/// What a source's name looks like.
+fn look(source: &str) -> String {
+    skeleton(&plain(source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[test]
+    fn what_restricts_reaches_look_alikes_and_what_permits_does_not() {
+        let sources = Sources::new(["chat", "Chat", "chat ", "\u{441}hat", "mail", "Files"].into_iter());
+        for name in ["chat", "CHAT", " chat", "\u{441}hat", "ch\u{200b}at", "c h a t", "chat\u{2800}", "ｃｈａｔ"] {
+            let restricted = sources.restricted(&set(&[name]));
+            assert_eq!(restricted, ["chat", "Chat", "chat ", "\u{441}hat"].into(), "{name:?}");
+        }
+        for (name, permitted) in [
+            ("chat", &["chat"][..]),
+            ("\u{441}hat", &["\u{441}hat"]),
+            ("CHAT", &[]),
+            ("MAIL ", &["mail"]),
+            ("m\u{200b}ail", &["mail"]),
+            ("files", &["Files"]),
+            ("m\u{430}il", &[]),
+            ("", &[]),
+        ] {
+            assert_eq!(sources.permitted(&set(&[name])), permitted.iter().copied().collect(), "{name:?}");
+        }
+        assert_eq!(sources.look_of(Some("chat ")), sources.look_of(Some("\u{441}hat")));
+        assert_ne!(sources.look_of(Some("chat")), sources.look_of(Some("mail")));
+    }
+}
