@@ -35,6 +35,14 @@ pub enum CallError {
         /// The ids of the tools that it may mean.
         candidates: Vec<String>,
     },
+    /// The name is that of a tool only without characters that nobody sees.
+    #[error("the tool name {name:?} holds the invisible character {character}; call the tool by its name alone")]
+    HiddenCharacter {
+        /// What was called, with the characters marked.
+        name: String,
+        /// The first of them, as `U+200B`.
+        character: String,
+    },
     /// The caller may not see and run the tool.
     #[error("{tool} cannot be called: it is {}", described(reasons))]
     Ineligible {

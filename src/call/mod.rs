@@ -31,7 +31,7 @@ pub use error::{CallError, RepairError};
 
 use crate::access::{Access, AccessError, Eligibility};
 use crate::catalog::{Catalog, NoSchemaMode, Tool};
-use crate::excerpt::marked;
+use crate::excerpt::{marked, shows};
 use crate::names::{NameTable, Resolution, Resolved, ResolvedVia};
 use crate::provider::{Arguments, Provider, ToolCall, Translation};
 use crate::ranking::ToolId;
@@ -49,6 +49,8 @@ pub struct ValidCall {
     id: Option<String>,
     #[serde(serialize_with = "id_of")]
     tool: Arc<Tool>,
+    #[serde(rename = "unsafe", skip_serializing_if = "std::ops::Not::not")]
+    marked_unsafe: bool,
     names: CallNames,
     resolved_via: ResolvedVia,
     deprecated: bool,
@@ -357,8 +359,16 @@ impl Hydrator {
             return Ok(Resolved { tool, via: ResolvedVia::Advertised, deprecated: false });
         }
         let requested = || marked(name, 100).into_owned();
+        let is_unseen = |c: char| c != ' ' && !shows(c);
         match self.names.resolve_among(name, |tool| self.eligibility.admits(tool)) {
-            Resolution::Tool(found) => Ok(found),
+            Resolution::Tool(found) if found.via != ResolvedVia::Normalised => Ok(found),
+            Resolution::Tool(found) => match name.trim().chars().find(|&c| is_unseen(c)) {
+                None => Ok(found),
+                Some(unseen) => Err(CallError::HiddenCharacter {
+                    name: marked(&name.replace(is_unseen, "\u{fffd}"), 100).into_owned(),
+                    character: format!("U+{:04X}", u32::from(unseen)),
+                }),
+            },
             Resolution::Ambiguous(tools) => {
                 let candidates = tools.into_iter().map(|tool| self.catalog.tool(tool).id.clone()).collect();
                 Err(CallError::AmbiguousTool { name: requested(), candidates })
@@ -446,6 +456,7 @@ impl Hydrator {
         }
         let call = ValidCall {
             id: call.id.clone(),
+            marked_unsafe: tool.is_unsafe(),
             names: CallNames { requested: call.name.clone(), advertised, canonical: tool.name.clone() },
             resolved_via: found.via,
             deprecated: found.deprecated,

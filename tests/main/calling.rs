@@ -90,6 +90,25 @@ fn tools_are_found_by_name_alias_and_other_writings() {
 }
 
 #[test]
+fn a_called_name_with_characters_that_nobody_sees_is_refused() {
+    let hydrator = hydrator(&temperature());
+    for hidden in ['\u{200b}', '\u{ad}', '\u{202e}', '\u{2800}', '\u{e0041}', '\u{fe0f}', '\u{7}'] {
+        for name in [format!("get{hidden}_temperature"), format!("get_temperature{hidden}")] {
+            let error = refused(hydrator.hydrate(&call(&name, "{\"city\": \"Lugano\"}"))).to_string();
+            assert!(error.contains(&format!("U+{:04X}", u32::from(hidden))), "{error}");
+            assert!(!error.contains(hidden), "{error}");
+        }
+    }
+    for name in ["get temperature", " getTemperature\n"] {
+        ready(hydrator.hydrate(&call(name, "{\"city\": \"Lugano\"}")));
+    }
+    // A tool is still called by the very name that it has.
+    let heart = r#"[{"name": "send_\u2764\ufe0f", "parameters": {}}]"#;
+    let heart = hydrator_of(Catalog::from_slice(heart.as_bytes(), "here", None).expect("the name can be seen"));
+    ready(heart.hydrate(&call("send_\u{2764}\u{fe0f}", "{}")));
+}
+
+#[test]
 fn an_unknown_tool_fails_with_the_nearest_names() {
     let error = refused(hydrator(&terminal()).hydrate(&call("terminalReadFlie", "{}")));
     assert!(matches!(&error, CallError::UnknownTool { suggestions, .. } if suggestions[0] == "terminalReadFile"));

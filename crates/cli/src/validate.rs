@@ -16,7 +16,7 @@ use super::translate::ViewArgs;
 use picktools::call::{CallError, Hydrated, MAX_ARGUMENT_BYTES, ValidCall};
 use picktools::names::ResolvedVia;
 use picktools::provider::{Arguments, CallStream, EventReader, ToolCall};
-use picktools::{Hydrator, Provider, translate};
+use picktools::{Hydrator, Provider, Tool, translate};
 
 #[derive(Args)]
 pub(super) struct ValidateCommand {
@@ -57,7 +57,19 @@ struct Report {
 #[serde(untagged)]
 enum Outcome {
     Hydrated(Hydrated),
-    Refused { status: &'static str, id: Option<String>, name: String, error: CallError, message: String },
+    Refused {
+        status: &'static str,
+        id: Option<String>,
+        name: String,
+        error: CallError,
+        message: String,
+    },
+    /// What is no call.
+    Unreadable {
+        status: &'static str,
+        place: String,
+        message: String,
+    },
 }
 
 impl ValidateCommand {
@@ -73,13 +85,19 @@ impl ValidateCommand {
         if let Some(provider) = self.provider {
             hydrator = hydrator.translated(&translate(catalog.tools(), provider, &options)?);
         }
-        let calls: Vec<Outcome> = calls.into_iter().map(|call| outcome(&hydrator, call)).collect();
+        let calls: Vec<Outcome> = calls
+            .into_iter()
+            .map(|call| match call {
+                Ok(call) => outcome(&hydrator, call),
+                Err(Unreadable { place, message }) => Outcome::Unreadable { status: "refused", place, message },
+            })
+            .collect();
         let count = |is: fn(&Outcome) -> bool| calls.iter().filter(|outcome| is(outcome)).count();
         let report = Report {
             version: 1,
             ready: count(|outcome| matches!(outcome, Outcome::Hydrated(Hydrated::Ready(_)))),
             needs_approval: count(|outcome| matches!(outcome, Outcome::Hydrated(Hydrated::NeedsApproval(_)))),
-            refused: count(|outcome| matches!(outcome, Outcome::Refused { .. })),
+            refused: count(|outcome| matches!(outcome, Outcome::Refused { .. } | Outcome::Unreadable { .. })),
             calls,
         };
         if self.json {
@@ -88,8 +106,7 @@ impl ValidateCommand {
             for (index, outcome) in report.calls.iter().enumerate() {
                 output::answer(format!("{:>2}. {}", index + 1, describe(outcome)))?;
             }
-            let Report { ready, needs_approval, refused, .. } = &report;
-            output::answer(format!("{ready} valid, {needs_approval} waiting for approval, {refused} refused"))?;
+            output::answer(summary(&report))?;
         }
         Ok(if report.refused == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
@@ -104,13 +121,24 @@ fn outcome(hydrator: &Hydrator, call: ToolCall) -> Outcome {
     }
 }
 
+fn summary(Report { ready, needs_approval, refused, calls, .. }: &Report) -> String {
+    let is_unsafe =
+        |outcome: &&Outcome| matches!(outcome, Outcome::Hydrated(Hydrated::Ready(call)) if call.tool().is_unsafe());
+    let flagged = match calls.iter().filter(is_unsafe).count() {
+        0 => String::new(),
+        several => format!(" ({several} of a tool that is marked unsafe)"),
+    };
+    format!("{ready} valid{flagged}, {needs_approval} waiting for approval, {refused} refused")
+}
+
 fn describe(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Hydrated(Hydrated::Ready(call)) => describe_valid(call),
         Outcome::Hydrated(Hydrated::NeedsApproval(call)) => {
-            format!("{}: no schema; a person must approve it", call.tool().id)
+            format!("{}: no schema; a person must approve it{}", call.tool().id, unsafe_mark(call.tool()))
         }
         Outcome::Refused { message, .. } => message.clone(),
+        Outcome::Unreadable { place, message, .. } => format!("{place}: {message}"),
     }
 }
 
@@ -124,11 +152,25 @@ fn describe_valid(call: &ValidCall) -> String {
         _ => text.push_str(&format!(" (called {})", call.names().requested)),
     }
     text.push_str(if call.validated() { ": valid" } else { ": not validated, as it has no schema" });
+    text.push_str(unsafe_mark(call.tool()));
     for repair in call.repaired() {
         text.push_str(&format!("; {repair}"));
     }
     text
 }
+
+fn unsafe_mark(tool: &Tool) -> &'static str {
+    if tool.is_unsafe() { "; marked unsafe" } else { "" }
+}
+
+/// What stands in the place of a call and is none.
+struct Unreadable {
+    /// The line or the entry.
+    place: String,
+    message: String,
+}
+
+type Calls = Vec<Result<ToolCall, Unreadable>>;
 
 /// A call of the file: `{"name", "arguments"}`, `{"name", "input"}` as Anthropic has it, or OpenAI's `{"function": {"name",
 /// "arguments"}}`. The arguments are kept as they are written, so that what is wrong with them is seen.
@@ -161,42 +203,48 @@ impl Line<'_> {
     }
 }
 
-fn read_calls(bytes: &[u8], provider: Option<Provider>) -> anyhow::Result<Vec<ToolCall>> {
-    let Ok(text) = std::str::from_utf8(bytes) else { bail!("not valid UTF-8; save it as UTF-8") };
-    let own = read_lines(text);
-    let Some(provider) = provider else {
-        return own
-            .context("no calls; expected {\"name\": …, \"arguments\": …}, or --provider for a provider's answer");
+/// Reads the calls of a file. What is no call among calls is one of the results; a file without any is an error.
+fn read_calls(bytes: &[u8], provider: Option<Provider>) -> anyhow::Result<Calls> {
+    let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
+    let own = read_own(bytes);
+    let is_call = |calls: &Calls| calls.is_empty() || calls.iter().any(Result::is_ok);
+    let Some(provider) = provider.filter(|_| !is_call(&own)) else {
+        let first = own.iter().find_map(|call| call.as_ref().err());
+        match first.filter(|_| !is_call(&own)) {
+            Some(Unreadable { place, message }) => bail!(
+                "no calls; expected {{\"name\": …, \"arguments\": …}}, or --provider for a provider's answer: {place}: {message}"
+            ),
+            None => return Ok(own),
+        }
     };
-    if let Ok(calls) = own {
-        return Ok(calls);
-    }
-    if let Ok(answer) = serde_json::from_str::<Value>(text) {
-        return Ok(provider.calls(&answer)?);
+    if let Ok(answer) = serde_json::from_slice::<Value>(bytes) {
+        return Ok(provider.calls(&answer)?.into_iter().map(Ok).collect());
     }
     let mut reader = EventReader::new();
     let mut events = reader.push(bytes)?;
     events.extend(reader.finish()?);
     let mut stream = CallStream::new(provider);
     events.iter().try_for_each(|event| stream.push(event))?;
-    Ok(stream.finish()?)
+    Ok(stream.finish()?.into_iter().map(Ok).collect())
 }
 
 /// Reads an array of calls, one call, or one a line.
-fn read_lines(text: &str) -> anyhow::Result<Vec<ToolCall>> {
-    let parsed = |lines: Vec<Line<'_>>| lines.into_iter().map(Line::call).collect::<Option<Vec<_>>>();
-    if let Some(calls) = serde_json::from_str(text).ok().and_then(parsed) {
-        return Ok(calls);
+fn read_own(bytes: &[u8]) -> Calls {
+    let read = |place: String, bytes: &[u8]| {
+        let message = match serde_json::from_slice(bytes).map(Line::call) {
+            Ok(Some(call)) => return Ok(call),
+            Ok(None) => "it names no tool".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        Err(Unreadable { place, message })
+    };
+    if let Ok(entries) = serde_json::from_slice::<Vec<&RawValue>>(bytes) {
+        let entries = entries.iter().enumerate();
+        return entries.map(|(index, entry)| read(format!("entry {}", index + 1), entry.get().as_bytes())).collect();
     }
-    if let Some(call) = serde_json::from_str(text).ok().and_then(Line::call) {
-        return Ok(vec![call]);
+    if let Ok(call) = read(String::new(), bytes) {
+        return vec![Ok(call)];
     }
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    lines
-        .map(|(index, line)| {
-            let place = || format!("line {}", index + 1);
-            let line: Line<'_> = serde_json::from_str(line).with_context(place)?;
-            line.call().context("it names no tool").with_context(place)
-        })
-        .collect()
+    let lines = bytes.split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| !line.trim_ascii().is_empty());
+    lines.map(|(index, line)| read(format!("line {}", index + 1), line)).collect()
 }

@@ -69,6 +69,53 @@ fn each_call_has_its_result_and_the_code_says_whether_all_may_be_run() {
 }
 
 #[test]
+fn what_is_no_call_is_one_refusal_with_its_place_and_the_rest_goes_on() {
+    let call = json!({"name": "bash", "arguments": {"command": "ls"}}).to_string();
+    let twice = r#"{"name": "bash", "name": "rm", "arguments": {"command": "ls"}}"#;
+    let lines = format!("{{\"name\": \"bash\"\n{call}\n\n{{\"nam\": \"bash\"}}\n[1]\n{twice}\n\u{feff}{call}\n{call}");
+    let (code, text) = validate(TERMINAL, &lines, &[]);
+    assert_eq!(code, Some(1));
+    let told: Vec<&str> = text.lines().collect();
+    assert_eq!(told.len(), 8, "{text}");
+    for (at, place) in
+        [(0, "line 1: "), (2, "line 4: it names no tool"), (3, "line 5: "), (4, "line 6: "), (5, "line 7: ")]
+    {
+        assert!(told[at].starts_with(&format!("{:>2}. {place}", at + 1)), "{text}");
+    }
+    assert!(told[4].contains("duplicate field `name`"), "{text}");
+    assert!(told[1].ends_with("valid") && told[6].ends_with("valid"), "{text}");
+    assert_eq!(told[7], "2 valid, 0 waiting for approval, 5 refused");
+    let report = report(TERMINAL, &lines, &[]);
+    assert_eq!((&report["ready"], &report["refused"]), (&json!(2), &json!(5)));
+    assert_eq!((&report["calls"][0]["status"], &report["calls"][0]["place"]), (&json!("refused"), &json!("line 1")));
+    let array = format!("[{call}, {{\"nam\": 1}}, 3, {call}]");
+    let (code, text) = validate(TERMINAL, &array, &["--provider", "openai"]);
+    assert!(code == Some(1) && text.contains(" 2. entry 2: it names no tool"), "{text}");
+    assert!(text.contains(" 3. entry 3: ") && text.ends_with("2 valid, 0 waiting for approval, 2 refused\n"), "{text}");
+    // A line that is not UTF-8 is one too.
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("calls.jsonl");
+    fs::write(&file, [call.as_bytes(), b"\n\xff\xfe\n", call.as_bytes()].concat()).expect("it is written");
+    let file = file.to_str().expect("the path is UTF-8");
+    let output = picktools(&["validate", "--catalog", TERMINAL, "--calls", file]).output().expect("it runs");
+    assert!(stdout(&output).contains(" 2. line 2: "), "{}{}", stdout(&output), stderr(&output));
+}
+
+#[test]
+fn a_call_of_an_unsafe_tool_is_flagged() {
+    let unsafe_call = json!({"name": "files/delete_file", "arguments": {"path": "a.txt"}});
+    let safe_call = json!({"name": "files/list_directory", "arguments": {"path": "a"}});
+    let calls = json!([unsafe_call, safe_call]).to_string();
+    let (_, text) = validate(WORKPLACE, &calls, &["--allow-unsafe"]);
+    let told: Vec<&str> = text.lines().collect();
+    assert_eq!(told[0], " 1. files/delete_file: valid; marked unsafe");
+    assert!(!told[1].contains("unsafe"), "{text}");
+    assert_eq!(told[2], "2 valid (1 of a tool that is marked unsafe), 0 waiting for approval, 0 refused");
+    let report = report(WORKPLACE, &calls, &["--allow-unsafe"]);
+    assert_eq!((&report["calls"][0]["unsafe"], &report["calls"][1]["unsafe"]), (&json!(true), &Value::Null));
+}
+
+#[test]
 fn a_provider_s_answer_and_its_stream_are_read() {
     let answer = json!({"content": [{"type": "text", "text": "I will."},
         {"type": "tool_use", "id": "t1", "name": "terminalRun", "input": {"command": "ls"}}]});
@@ -109,7 +156,7 @@ fn a_file_without_calls_is_an_error_that_names_the_place() {
         let path = file.to_str().expect("the path is UTF-8").to_owned();
         refusal(&[&["validate", "--catalog", WORKPLACE, "--calls", &path], more].concat())
     };
-    let text = error("{\"name\": \"dm\"}\n{\"nam\": \"dm\"}\n", &[]);
+    let text = error("\n{\"nam\": \"dm\"}\n", &[]);
     assert!(text.contains("calls.jsonl") && text.contains("line 2") && text.contains("--provider"), "{text}");
     let text = error("{\"error\": {\"message\": \"overloaded\"}}", &["--provider", "openai"]);
     assert!(text.contains("overloaded"), "{text}");
