@@ -4,12 +4,13 @@
 //! are cut into words: at everything that is no letter or digit, at a change of case, and between letters and
 //! digits. Scripts written without spaces (Chinese, Japanese, Thai, …) and Hangul give overlapping pairs of
 //! characters, which needs no dictionary. Words are lower-cased, stripped of Latin accents and stemmed with the
-//! English Snowball stemmer; on other languages the stemmer does little, and does it alike on both sides.
+//! English Snowball stemmer; on other languages the stemmer does little, and does it alike on both sides. Where it takes
+//! words of different meanings for one, such as `terminate` and `terminal`, they stay apart.
 
 use std::iter::Peekable;
 use std::sync::LazyLock;
 
-use foldhash::HashSet;
+use foldhash::{HashMap, HashMapExt, HashSet};
 use serde::Serialize;
 use tantivy::tokenizer::{
     AsciiFoldingFilter, Language, LowerCaser, RemoveLongFilter, Stemmer, TextAnalyzer, Token, TokenStream, Tokenizer,
@@ -29,6 +30,24 @@ pub(crate) fn is_stop_word(word: &str) -> bool {
     } else {
         STOP_WORDS.contains(word)
     }
+}
+
+/// Words of one stem that have no meaning in common (`models/train/stems`): of each stem, words and what stands for them
+/// in its place.
+static SPLIT_STEMS: LazyLock<HashMap<&str, Vec<(&str, &str)>>> = LazyLock::new(|| {
+    let mut stems: HashMap<&str, Vec<(&str, &str)>> = HashMap::new();
+    for line in include_str!("split_stems.txt").lines().filter(|line| !line.starts_with('#')) {
+        let (stem, words) = line.split_once(' ').unwrap_or((line, ""));
+        let first = words.split(' ').next().unwrap_or(words);
+        stems.entry(stem).or_default().extend(words.split(' ').map(|word| (word, first)));
+    }
+    stems
+});
+
+/// Returns the term of a word: its stem, unless it has nothing but that in common with others.
+fn term<'a>(word: &str, stem: &'a str) -> &'a str {
+    let mut split = SPLIT_STEMS.get(stem).into_iter().flatten();
+    split.find(|(other, _)| word.eq_ignore_ascii_case(other)).map_or(stem, |&(_, term)| term)
 }
 
 /// What a term stands for.
@@ -80,7 +99,8 @@ impl Analyzer {
             if token.position_length > 1 {
                 return each(AnalyzedTerm { term: &token.text, kind: TermKind::Identifier, start, end });
             }
-            each(AnalyzedTerm { term: &token.text, kind: TermKind::Word, start, end });
+            let term = term(&text[start..end], &token.text);
+            each(AnalyzedTerm { term, kind: TermKind::Word, start, end });
             if is_stop_word(&text[start..end]) {
                 return;
             }
@@ -88,11 +108,11 @@ impl Analyzer {
                 && !text[gap.min(start)..start].contains(ends_sentence)
             {
                 pair.push(' ');
-                pair.push_str(&token.text);
+                pair.push_str(term);
                 each(AnalyzedTerm { term: &pair, kind: TermKind::Pair, start: first, end });
             }
             pair.clear();
-            pair.push_str(&token.text);
+            pair.push_str(term);
             last = Some((start, end));
         });
     }
@@ -282,6 +302,29 @@ mod tests {
             ("ran", TermKind::Word),
         ];
         assert_eq!(terms, expected.map(|(term, kind)| (term.to_owned(), kind)));
+    }
+
+    #[test]
+    fn words_that_only_share_a_stem_are_different_terms() {
+        let term = |word: &str| {
+            let mut found = Vec::new();
+            Analyzer::new().terms(word, |term| found.push(term.term.to_owned()));
+            found.join(" ")
+        };
+        for (one, other) in [("terminate", "Terminal"), ("customers", "custom"), ("content", "contention")] {
+            assert_ne!(term(one), term(other), "{one} {other}");
+        }
+        for (one, other) in [("terminates", "termination"), ("TERMINALS", "terminal"), ("customer", "Customers")] {
+            assert_eq!(term(one), term(other), "{one} {other}");
+        }
+        assert_eq!(term("terminals running"), "terminal run terminal run", "a pair has the terms of its words");
+        let mut stemmer = TextAnalyzer::builder(WordTokenizer).filter(Stemmer::new(Language::English)).build();
+        for (stem, words) in SPLIT_STEMS.iter() {
+            for (word, first) in words {
+                stemmer.token_stream(word).process(&mut |token| assert_eq!(&token.text, stem, "{word}"));
+                assert_ne!(first, stem, "{word} is not told apart");
+            }
+        }
     }
 
     proptest! {
