@@ -3,12 +3,14 @@
 //! Nothing here changes a ranking or a decision, and nothing here is computed for a tool that is not returned (or, with
 //! `debug`, considered).
 
+mod own_words;
 mod reason;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use self::own_words::own_words;
 use self::reason::reason;
 use self::words::RequestWords;
 use super::candidates::MAX_CONSIDERED;
@@ -16,6 +18,7 @@ use super::ranked::Ranked;
 use super::request::Request;
 use super::rerank::Reranked;
 use crate::access::MAX_LISTED_INELIGIBLE;
+use crate::excerpt::one_line;
 use crate::fuse::{Fused, Fusion, Part, Raised, Retriever};
 use crate::index::{Index, Vectors};
 use crate::query::MAX_SENTENCES;
@@ -27,6 +30,9 @@ use crate::selection::{
     IneligibleTool, KeywordEvidence, Pick, PriorEvidence, Provenance, SemanticEvidence, TermEvidence,
 };
 use crate::sequences::Gain;
+
+/// The most characters that are kept of a tool's words where they meet a term: a pair may have others in between.
+const MAX_MEETS_CHARS: usize = 80;
 
 /// Explains one pick.
 pub(super) struct Explainer<'a> {
@@ -229,10 +235,13 @@ impl<'a> Explainer<'a> {
         }
         // Of equal sentences any will do: what counts is the sum.
         let best = (0..MAX_SENTENCES).max_by(|&a, &b| by_sentence[a].total_cmp(&by_sentence[b]));
-        let evidence = matches.into_iter().map(|(query, contribution, fields)| {
+        let found: Vec<_> = matches.iter().map(|(query, _, fields)| (query.term.as_str(), fields[0])).collect();
+        let own = own_words(self.request.index.catalog.tool(tool), &found);
+        let evidence = matches.into_iter().zip(own).map(|((query, contribution, fields), own)| {
             let within = query.sentences().any(|sentence| Some(sentence) == best);
             TermEvidence {
                 word: query.word.clone(),
+                meets: one_line(own.unwrap_or(&query.word), MAX_MEETS_CHARS),
                 kind: query.kind,
                 contribution: if within { contribution } else { contribution / 2.0 },
                 fields,

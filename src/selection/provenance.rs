@@ -74,6 +74,8 @@ pub struct KeywordEvidence {
 pub struct TermEvidence {
     /// The term as the request has it.
     pub word: String,
+    /// The term as the tool has it, in the first of the fields: `bookings` of a request may meet `booking`.
+    pub meets: String,
     /// Whether it is a word, an identifier or a pair of words.
     pub kind: TermKind,
     /// What it adds to the score; half as much where the best sentence does not have it.

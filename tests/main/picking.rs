@@ -10,7 +10,7 @@ use picktools::access::AccessError;
 use picktools::eval::QuerySet;
 use picktools::options::{Choice, Fusion};
 use picktools::query::MAX_QUERY_BYTES;
-use picktools::selection::{DropReason, Stage, StageStatus};
+use picktools::selection::{Considered, DropReason, Stage, StageStatus};
 use picktools::{Access, Catalog, Engine, Mode, PickError, PickOptions, Query, Selection, Tool};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -66,6 +66,35 @@ fn a_name_that_several_tools_share_names_them_all() {
         ids(&selection).into_iter().collect::<BTreeSet<_>>(),
         ["forge/create_issue", "tracker/create_issue"].into()
     );
+}
+
+#[test]
+fn a_word_that_shares_nothing_but_a_stem_is_no_reason() {
+    let request = "use terminate_instance on the old web server, then post in the chat that it is done";
+    let selection = pick(&WORKPLACE, request, &PickOptions { debug: true, ..PickOptions::default() });
+    assert!(!ids(&selection).contains(&"terminal/terminalRun"), "{:?}", ids(&selection));
+    let terminates = |considered: &Considered| {
+        let terms = considered.provenance.keyword.iter().flat_map(|keyword| &keyword.terms);
+        terms.filter(|term| term.word == "terminate").map(|term| term.meets.to_lowercase()).collect::<Vec<_>>()
+    };
+    let met: Vec<String> = selection.considered.iter().flatten().flat_map(terminates).collect();
+    assert!(met.iter().all(|word| word.starts_with("terminat")), "{met:?}");
+}
+
+#[test]
+fn a_reason_shows_the_word_of_the_tool_where_the_request_has_another_form() {
+    let engine = engine(catalog([Tool::new("book_hotel", "Makes a Booking at one of many hotels")]));
+    let selection = pick(&engine, "bookings in hotels, HOTEL by hotel", &in_mode(Mode::Keyword));
+    let best = &selection.picks[0];
+    assert!(
+        best.reason.starts_with("\"bookings\" as \"book\" and \"hotels\" as \"hotel\" match in its name"),
+        "{}",
+        best.reason
+    );
+    let terms = &best.provenance.keyword.as_ref().expect("words match").terms;
+    let met: Vec<_> = terms.iter().map(|term| (term.word.as_str(), term.meets.as_str())).collect();
+    assert_eq!(met, [("bookings", "book"), ("hotels", "hotel"), ("bookings in hotels", "book_hotel")]);
+    assert!(pick(&engine, "Hotel", &in_mode(Mode::Keyword)).picks[0].reason.starts_with("\"Hotel\" matches"));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use picktools::options::{Fusion, TokenBudget};
 use picktools::provider::{TranslateOptions, Translation};
 use picktools::selection::{
     CalledTogether, Definition, Field, IneligibleTool, PriorEvidence, Provenance, RerankEvidence, RerankReport,
-    SkillPick, TokenReport, WordEvidence,
+    SkillPick, TermEvidence, TokenReport, WordEvidence,
 };
 use picktools::skills::{Skill, SkillFolder, skills_section};
 use picktools::{PickOptions, Provider, Query, Selection};
@@ -296,7 +296,8 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
         context(text, keyword.context)?;
         for term in &keyword.terms {
             let fields: Vec<&str> = term.fields.iter().map(|field: &Field| field.label()).collect();
-            writeln!(text, "        {:<20} {:>7.3}  {}", term.word, term.contribution, fields.join(", "))?;
+            let TermEvidence { word, meets, contribution, .. } = term;
+            writeln!(text, "        {word:<20} {contribution:>7.3}  {}: {meets}", fields.join(", "))?;
         }
     }
     for semantic in &provenance.semantic {

@@ -110,11 +110,14 @@ fn is_from_context(provenance: &Provenance) -> bool {
     context > 0.0 && context >= sum / 2.0
 }
 
-/// `"flight" and "Oslo" match in its name and description`, with the weightiest words first.
+/// `"flights" as "flight" and "Oslo" match in its name and description`, with the weightiest words first.
 fn matched_words(evidence: &KeywordEvidence) -> Option<String> {
     let mut terms: Vec<&TermEvidence> = evidence.terms.iter().filter(|term| term.kind == TermKind::Word).collect();
     terms.sort_by(|a, b| b.contribution.total_cmp(&a.contribution));
-    let words: Vec<String> = terms.iter().take(QUOTED_WORDS).map(|term| format!("{:?}", term.word)).collect();
+    let quoted = |TermEvidence { word, meets, .. }: &TermEvidence| {
+        if is_same(word, meets) { format!("{word:?}") } else { format!("{word:?} as {meets:?}") }
+    };
+    let words: Vec<String> = terms.iter().take(QUOTED_WORDS).map(|term| quoted(term)).collect();
     let found: BTreeSet<Field> = terms.iter().take(QUOTED_WORDS).flat_map(|term| term.fields.iter().copied()).collect();
     let fields: Vec<String> =
         Field::ALL.iter().filter(|field| found.contains(field)).map(|field| field.label().to_owned()).collect();
@@ -127,18 +130,21 @@ fn matched_words(evidence: &KeywordEvidence) -> Option<String> {
 /// `: "smaller" is close to "resize" in its name`, with the weightiest words first and without those that match as
 /// keywords; nothing where no two words are close.
 fn near_words<'a>(words: impl Iterator<Item = &'a WordEvidence>, keyword: Option<&KeywordEvidence>) -> String {
-    let same = |a: &str, b: &str| {
-        let lower = |text: &str| text.chars().flat_map(char::to_lowercase).collect::<String>();
-        if a.is_ascii() && b.is_ascii() { a.eq_ignore_ascii_case(b) } else { lower(a) == lower(b) }
-    };
-    let matched = |word: &str| keyword.is_some_and(|keyword| keyword.terms.iter().any(|term| same(&term.word, word)));
+    let matched =
+        |word: &str| keyword.is_some_and(|keyword| keyword.terms.iter().any(|term| is_same(&term.word, word)));
     let close = words.filter(|near| near.similarity >= CLOSE && !matched(&near.word));
     let pairs = close.take(QUOTED_PAIRS).map(|WordEvidence { word, meets, field, .. }| {
-        let how = if same(word, meets) { String::new() } else { format!("close to {meets:?} ") };
+        let how = if is_same(word, meets) { String::new() } else { format!("close to {meets:?} ") };
         format!("{word:?} is {how}in its {}", field.label())
     });
     let pairs: Vec<String> = pairs.collect();
     if pairs.is_empty() { String::new() } else { format!(": {}", enumerate(&pairs)) }
+}
+
+/// Returns `true` if two words differ in case at most.
+fn is_same(a: &str, b: &str) -> bool {
+    let lower = |text: &str| text.chars().flat_map(char::to_lowercase).collect::<String>();
+    if a.is_ascii() && b.is_ascii() { a.eq_ignore_ascii_case(b) } else { lower(a) == lower(b) }
 }
 
 /// `a`, `a and b`, `a, b and c`.
