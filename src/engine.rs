@@ -17,6 +17,7 @@ mod builder;
 mod built_in;
 mod candidates;
 mod explain;
+mod parts;
 mod ranked;
 mod report;
 mod request;
@@ -157,12 +158,14 @@ impl Engine {
             skills = Some((index, picked));
         }
         let reranker = self.reranker.as_ref();
-        let mut candidates = Candidates::new(&request, &ranked, rerank::window(&request, reranker), &mut report);
+        let parts = parts::parts(&request, &ranked, &mut report)?;
+        let window = rerank::window(&request, reranker);
+        let mut candidates = Candidates::new(&request, &ranked, parts, window, &mut report);
         let reranked = rerank::rerank(&request, &ranked, reranker, &mut candidates, &mut report);
-        let mut decisions = set::choose(&request, &ranked, &candidates, &mut report)?;
+        let mut decisions = set::choose(&request, &ranked, &candidates, &mut report);
         let below_threshold = candidates.below_threshold(&decisions);
         let tokens = self.fit(&request, &ranked, &mut decisions)?;
-        let why = Explainer::new(&request, &ranked, &decisions).reranked(reranked.as_ref());
+        let why = Explainer::new(&request, &ranked, &decisions).parts(&candidates.parts).reranked(reranked.as_ref());
         let picks = why.picks();
         Ok(Selection {
             version: SELECTION_VERSION,

@@ -185,6 +185,8 @@ pub(crate) struct Fused {
     offset: f32,
     /// The estimated probability that any eligible tool answers the request, 0..1.
     answerable: f32,
+    /// The eligible tool of the largest value, where there is one.
+    best: Option<ToolId>,
 }
 
 impl Fused {
@@ -214,8 +216,9 @@ impl Fused {
         }
         // The largest share that an eligible tool has of what the request's words could score, 0..1.
         let coverage = if ceiling > 0.0 { best_keyword / ceiling } else { 0.0 };
-        let mut fused =
-            Self { parts, method, fit, values, gains: BTreeMap::new(), best_keyword, offset: 0.0, answerable: 0.0 };
+        let (offset, answerable, best) = (0.0, 0.0, None);
+        let gains = BTreeMap::new();
+        let mut fused = Self { parts, method, fit, values, gains, best_keyword, offset, answerable, best };
         fused.compare(eligibility, coverage);
         fused
     }
@@ -246,6 +249,7 @@ impl Fused {
         let candidate = |tool: ToolId| Candidate { tool, score: self.value(tool) };
         let top = top_k(eligibility.admitted().map(candidate), CROWD);
         let best = top.first().copied();
+        self.best = best.map(|best| best.tool);
         let best_value = best.map_or(0.0, |best| best.score);
         // The logarithm of how many of the best tools rival the best one.
         let crowd = top.iter().map(|tool| (tool.score - best_value).exp()).sum::<f32>().max(1.0).ln();
@@ -275,6 +279,11 @@ impl Fused {
         self.gains.get(&tool).map_or_else(|| self.value(tool), |raised| raised.own)
     }
 
+    /// Returns the eligible tool of the largest value, without what tools have gained by those in use.
+    pub(crate) fn best(&self) -> Option<ToolId> {
+        self.best
+    }
+
     /// Returns the tool's fused value, which orders the tools.
     pub(crate) fn value(&self, tool: ToolId) -> f32 {
         self.values[tool.index()]
@@ -290,6 +299,11 @@ impl Fused {
         let quick: Vec<Retriever> = quick.collect();
         let fit = Fit::of(&quick);
         quick.into_iter().map(|retriever| (retriever, fit.weight(retriever, self.best_keyword))).collect()
+    }
+
+    /// Returns what a retriever says, where it was asked.
+    pub(crate) fn signal(&self, retriever: Retriever) -> Option<&Signal> {
+        self.parts.iter().find(|part| part.retriever == retriever).map(|part| &part.signal)
     }
 
     /// Returns `true` if any retriever found something in the tool.

@@ -3,7 +3,7 @@
 mod cover;
 mod decision;
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 pub(crate) use cover::{Cover, POOL, static_vectors};
 pub(crate) use decision::{Decision, Fate, Picked, picks, put_in_order};
@@ -28,6 +28,8 @@ pub(crate) struct Cut<'a> {
     pub(crate) needed: &'a BTreeSet<ToolId>,
     /// Which tools are the same; `None` where each is returned for itself.
     pub(crate) twins: Option<&'a Twins>,
+    /// The tools that are candidates for a part of the request alone.
+    pub(crate) for_part: &'a BTreeMap<ToolId, usize>,
     /// What the parts of the request want; `None` where tools are returned by rank alone.
     pub(crate) cover: Option<Cover>,
 }
@@ -59,6 +61,7 @@ struct Places<'a> {
     max_per_source: Option<usize>,
     trusted_sources: &'a HashSet<&'a str>,
     needed: &'a BTreeSet<ToolId>,
+    for_part: &'a BTreeMap<ToolId, usize>,
     twins: Option<&'a Twins>,
     /// How many of each source's look.
     per_source: HashMap<Option<&'a str>, usize>,
@@ -71,9 +74,19 @@ struct Places<'a> {
 
 impl<'a> Places<'a> {
     fn new(catalog: &'a Catalog, cut: &Cut<'a>) -> Self {
-        let &Cut { max_per_source, trusted_sources, needed, twins, .. } = cut;
-        let (per_source, likeness, decisions) = (HashMap::new(), HashMap::new(), Vec::new());
-        Self { catalog, max_per_source, trusted_sources, needed, twins, per_source, likeness, filled: 0, decisions }
+        let &Cut { max_per_source, trusted_sources, needed, for_part, twins, .. } = cut;
+        Self {
+            catalog,
+            max_per_source,
+            trusted_sources,
+            needed,
+            for_part,
+            twins,
+            per_source: HashMap::new(),
+            likeness: HashMap::new(),
+            filled: 0,
+            decisions: Vec::new(),
+        }
     }
 
     /// Gives the tool a place.
@@ -130,7 +143,7 @@ impl<'a> Places<'a> {
         if let Some(cover) = &mut cover {
             picks(&self.decisions).for_each(|(tool, _)| cover.choose(tool));
         }
-        let mut chosen_for = Vec::new();
+        let mut chosen_for: Vec<(ToolId, usize)> = self.for_part.iter().map(|(&tool, &part)| (tool, part)).collect();
         while self.filled < held + places {
             let next = cover.as_ref().filter(|_| self.filled > held).and_then(|cover| cover.next(&candidates));
             let Some(candidate) = candidates.remove(next.map_or(0, |(place, _)| place)) else { break };
@@ -158,7 +171,7 @@ impl<'a> Places<'a> {
                 refused.insert(*tool)
             };
         }
-        let stands = |tool: &&ToolId| !refused.contains(tool);
+        let stands = |tool: &&ToolId| !refused.contains(tool) && !self.for_part.contains_key(tool);
         let given = by_rank.iter().filter(|tool| picked.contains(tool)).count();
         let best: BTreeSet<ToolId> = by_rank.iter().filter(stands).take(given).copied().collect();
         for decision in &mut self.decisions {
@@ -196,11 +209,11 @@ mod tests {
         let tools = |indices: &[usize]| indices.iter().map(|&index| ToolId::from_index(index)).collect();
         let (must, needed, held) = (&tools(must), &tools(needed), &tools(held));
         let trusted_sources = &["b"].into();
-        let (twins, cover) = (None, None);
+        let (for_part, twins, cover) = (&BTreeMap::new(), None, None);
         let decisions = cut(
             &ranking,
             &catalog,
-            Cut { max_candidates, max_per_source, trusted_sources, must, held, needed, twins, cover },
+            Cut { max_candidates, max_per_source, trusted_sources, must, held, needed, for_part, twins, cover },
         );
         let of = |wanted: fn(&Fate) -> bool| {
             decisions.iter().filter(|decision| wanted(&decision.fate)).map(|decision| decision.tool.index()).collect()

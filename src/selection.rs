@@ -13,8 +13,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use self::provenance::{
-    CalledTogether, FusionEvidence, FusionPart, KeywordEvidence, PriorEvidence, Provenance, RerankEvidence,
-    SemanticEvidence, TermEvidence, WordEvidence,
+    CalledTogether, CoverEvidence, FusionEvidence, FusionPart, KeywordEvidence, PriorEvidence, Provenance,
+    RerankEvidence, SemanticEvidence, TermEvidence, WordEvidence,
 };
 pub use self::stages::{Degraded, Stage, StageReport, StageStatus, Timings};
 use crate::access::IneligibleReason;

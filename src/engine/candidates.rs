@@ -1,7 +1,9 @@
-//! `min_score`: which of the ranked tools are candidates, and how many of them are put in order.
+//! `min_score`: which of the ranked tools are candidates, and how many of them are put in order. A tool is one by its score
+//! for the whole request, or as the good tool of a part.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::parts::Part;
 use super::ranked::Ranked;
 use super::report::Report;
 use super::request::Request;
@@ -23,8 +25,14 @@ pub(super) struct Candidates<'q> {
     /// How many eligible tools are not candidates.
     below_threshold: usize,
     pub(super) stay: Stay,
-    /// The parts of the request that the picks are to cover; empty where there is no choice between them.
-    pub(super) parts: Vec<&'q str>,
+    /// The parts of the request that the picks are to cover; none where it has one.
+    pub(super) parts: Vec<Part<'q>>,
+    /// The good tools of parts, best first by part.
+    pub(super) good: Vec<(ToolId, usize)>,
+    /// The tools that are candidates for a part alone.
+    pub(super) for_part: BTreeMap<ToolId, usize>,
+    /// Whether a reranker has decided on the order.
+    pub(super) reranked: bool,
 }
 
 /// Tools that stay whatever their score.
@@ -53,21 +61,33 @@ impl Stay {
 
 impl<'q> Candidates<'q> {
     /// Applies `min_score`, and puts at least `window` candidates in order.
-    pub(super) fn new(request: &Request<'q>, ranked: &Ranked, window: usize, report: &mut Report) -> Self {
+    pub(super) fn new(
+        request: &Request<'q>,
+        ranked: &Ranked,
+        parts: Vec<Part<'q>>,
+        window: usize,
+        report: &mut Report,
+    ) -> Self {
         let stay = Stay::new(request, ranked);
         let staying = stay.all();
-        let all = above(request, ranked, &staying);
+        let mut all = above(request, ranked, &staying);
         match ranked {
             Ranked::Registration { .. } => report.skipped(Stage::MinScore, "there are no scores"),
             Ranked::Fused { .. } | Ranked::Custom { .. } => report.ran(Stage::MinScore),
         }
-        let parts = parts(request, ranked);
         let pool = if parts.is_empty() { 0 } else { POOL };
         let twins = twins(request).map_or(0, Twins::len);
         let depth = depth(request.options, staying.len()).max(pool).saturating_add(twins).max(window);
-        let ranking = top_k(all.iter().copied(), depth);
+        let mut ranking = top_k(all.iter().copied(), depth);
+        let good = good(&parts, request.options.min_score);
+        let for_part = for_part(&good, ranked, request, &staying);
+        all.extend(for_part.keys().map(|&tool| ranked.candidate(tool)));
+        // The good tools of parts may be chosen wherever they stand.
+        let placed: BTreeSet<ToolId> = ranking.iter().map(|candidate| candidate.tool).collect();
+        let behind = good.iter().filter(|(tool, _)| !placed.contains(tool)).map(|&(tool, _)| ranked.candidate(tool));
+        ranking.extend(top_k(behind, usize::MAX));
         let below_threshold = request.eligibility.admitted_count() - ranked.errors().len() - all.len();
-        Self { ranking, all, below_threshold, stay, parts }
+        Self { ranking, all, below_threshold, stay, parts, good, for_part, reranked: false }
     }
 
     /// Returns how many eligible tools are neither candidates nor required by picks.
@@ -100,14 +120,30 @@ fn above(request: &Request<'_>, ranked: &Ranked, staying: &BTreeSet<ToolId>) -> 
     candidates
 }
 
-/// The parts of the request, where there are several, and the picks are to cover them.
-fn parts<'q>(request: &Request<'q>, ranked: &Ranked) -> Vec<&'q str> {
-    let Ranked::Fused { fused, .. } = ranked else { return Vec::new() };
-    if request.options.choice != Choice::Set || request.options.max_candidates < 2 || fused.quick_weights().is_empty() {
-        return Vec::new();
+/// The good tools of the parts, each with the first part that it is good for; those of the best-served parts first.
+fn good(parts: &[Part<'_>], min_score: f32) -> Vec<(ToolId, usize)> {
+    let best = parts.iter().enumerate().filter_map(|(part, asked)| Some((asked.good(min_score)?, part)));
+    let mut good: Vec<(ToolId, usize)> = Vec::new();
+    for (tool, part) in best {
+        if good.iter().all(|(known, _)| *known != tool) {
+            good.push((tool, part));
+        }
     }
-    let parts = request.query.clauses();
-    if parts.len() < 2 { Vec::new() } else { parts }
+    let score = |&(tool, part): &(ToolId, usize)| parts[part].fused.score_of(tool);
+    good.sort_by(|a, b| score(b).total_cmp(&score(a)));
+    good
+}
+
+/// Those of the good tools that are no candidates by their score for the whole request.
+fn for_part(
+    good: &[(ToolId, usize)],
+    ranked: &Ranked,
+    request: &Request<'_>,
+    staying: &BTreeSet<ToolId>,
+) -> BTreeMap<ToolId, usize> {
+    let least = ranked.value_at(request.options.min_score);
+    let is_candidate = |tool: ToolId| staying.contains(&tool) || ranked.reaches(ranked.candidate(tool), least);
+    good.iter().copied().filter(|&(tool, _)| !is_candidate(tool)).collect()
 }
 
 /// How many candidates are put in order; all of them where the cut may reach far down.

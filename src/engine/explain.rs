@@ -14,19 +14,20 @@ use self::own_words::own_words;
 use self::reason::reason;
 use self::words::RequestWords;
 use super::candidates::MAX_CONSIDERED;
+use super::parts::Part;
 use super::ranked::Ranked;
 use super::request::Request;
 use super::rerank::Reranked;
 use crate::access::MAX_LISTED_INELIGIBLE;
 use crate::excerpt::one_line;
-use crate::fuse::{Fused, Fusion, Part, Raised, Retriever};
+use crate::fuse::{Fused, Fusion, Part as Summand, Raised, Retriever};
 use crate::index::{Index, Vectors};
 use crate::query::MAX_SENTENCES;
 use crate::ranking::{Candidate, ToolId};
 use crate::retrieve::FoundTerm;
 use crate::select::{Decision, Fate, picks};
 use crate::selection::{
-    CalledTogether, Considered, Definition, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible,
+    CalledTogether, Considered, CoverEvidence, Definition, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible,
     IneligibleTool, KeywordEvidence, Pick, PriorEvidence, Provenance, SemanticEvidence, TermEvidence,
 };
 use crate::sequences::Gain;
@@ -40,6 +41,8 @@ pub(super) struct Explainer<'a> {
     ranked: &'a Ranked,
     reranked: Option<&'a Reranked>,
     decisions: &'a [Decision],
+    /// The parts of the request that picks may be for.
+    parts: &'a [Part<'a>],
     /// The request's words, where a part of the ranking is the similarity of a model that can tell them apart.
     words: Option<(&'a Vectors, RequestWords<'a>)>,
 }
@@ -47,13 +50,15 @@ pub(super) struct Explainer<'a> {
 impl<'a> Explainer<'a> {
     pub(super) fn new(request: &'a Request<'a>, ranked: &'a Ranked, decisions: &'a [Decision]) -> Self {
         let words = match ranked {
-            Ranked::Fused { fused, .. } => fused.parts.iter().find_map(|part| {
-                let vectors = vectors(request.index, part.retriever)?;
-                Some((vectors, RequestWords::new(vectors.embedder().as_ref(), request.query.text())?))
-            }),
+            Ranked::Fused { fused, .. } => words(request.index, fused, request.query.text()),
             _ => None,
         };
-        Self { request, ranked, reranked: None, decisions, words }
+        Self { request, ranked, reranked: None, decisions, parts: &[], words }
+    }
+
+    /// Explains picks for parts of the request too.
+    pub(super) fn parts(self, parts: &'a [Part<'a>]) -> Self {
+        Self { parts, ..self }
     }
 
     /// Explains reranking too.
@@ -63,14 +68,11 @@ impl<'a> Explainer<'a> {
 
     /// Returns the picked tools with their reasons.
     pub(super) fn picks(&self) -> Vec<Pick> {
-        // The request is cut into its parts only where tools were chosen for them.
-        let covers = picks(self.decisions).any(|(_, picked)| picked.covers.is_some());
-        let clauses = if covers { self.request.query.clauses() } else { Vec::new() };
         let reranker = self.reranked.map(|reranked| reranked.report.reranker.as_str());
         let picks = picks(self.decisions).map(|(tool, picked)| {
             let mut provenance = self.provenance(tool);
             provenance.required_by = picked.required_by.iter().map(|&tool| self.id(tool)).collect();
-            provenance.covers = picked.covers.map(|part| clauses[part].to_owned());
+            provenance.covers = picked.covers.map(|part| self.cover_evidence(&self.parts[part], tool));
             let twins = self.decisions.iter().filter(|decision| decision.fate == Fate::SameAs(tool));
             Pick {
                 tool: Arc::clone(self.request.index.catalog.tool(tool)),
@@ -173,13 +175,16 @@ impl<'a> Explainer<'a> {
             Ranked::Fused { terms, fused, .. } => {
                 for part in &fused.parts {
                     match vectors(self.request.index, part.retriever) {
-                        Some(vectors) => provenance.semantic.push(self.semantic_evidence(part, vectors, tool)),
+                        Some(vectors) => {
+                            let words = self.words.as_ref();
+                            provenance.semantic.push(self.semantic_evidence(part, vectors, words, tool));
+                        }
                         None => provenance.keyword = Some(self.keyword_evidence(part, terms, tool)),
                     }
                 }
                 provenance.fusion = Some(FusionEvidence {
                     method: fused.method,
-                    parts: self.parts(fused, tool),
+                    parts: self.summands(fused, tool),
                     value: fused.value(tool),
                 });
                 provenance.prior = fused.gains.get(&tool).map(|raised| self.prior_evidence(raised));
@@ -198,8 +203,31 @@ impl<'a> Explainer<'a> {
         PriorEvidence { gain: raised.value, by: by.collect() }
     }
 
-    fn semantic_evidence(&self, part: &Part, vectors: &Vectors, tool: ToolId) -> SemanticEvidence {
-        let words = self.words.as_ref().filter(|(told, _)| std::ptr::eq(*told, vectors));
+    /// What the retrievers say of the tool for a part of the request alone.
+    fn cover_evidence(&self, part: &Part<'_>, tool: ToolId) -> CoverEvidence {
+        let Part { text, terms, fused } = part;
+        let words = words(self.request.index, fused, text);
+        let mut evidence =
+            CoverEvidence { part: (*text).to_owned(), score: fused.score_of(tool), keyword: None, semantic: None };
+        for part in &fused.parts {
+            match vectors(self.request.index, part.retriever) {
+                Some(vectors) => {
+                    evidence.semantic = Some(self.semantic_evidence(part, vectors, words.as_ref(), tool));
+                }
+                None => evidence.keyword = Some(self.keyword_evidence(part, terms, tool)),
+            }
+        }
+        evidence
+    }
+
+    fn semantic_evidence(
+        &self,
+        part: &Summand,
+        vectors: &Vectors,
+        words: Option<&(&Vectors, RequestWords<'_>)>,
+        tool: ToolId,
+    ) -> SemanticEvidence {
+        let words = words.filter(|(told, _)| std::ptr::eq(*told, vectors));
         SemanticEvidence {
             rank: part.signal.rank(tool, &self.request.eligibility),
             score: part.signal.of(tool),
@@ -212,7 +240,7 @@ impl<'a> Explainer<'a> {
     }
 
     /// The summands of a weighted sum; ranks, which the other method adds up, stand with the retrievers.
-    fn parts(&self, fused: &Fused, tool: ToolId) -> BTreeMap<String, FusionPart> {
+    fn summands(&self, fused: &Fused, tool: ToolId) -> BTreeMap<String, FusionPart> {
         if fused.method != Fusion::Weighted {
             return BTreeMap::new();
         }
@@ -224,7 +252,7 @@ impl<'a> Explainer<'a> {
         parts.collect()
     }
 
-    fn keyword_evidence(&self, part: &Part, terms: &[FoundTerm], tool: ToolId) -> KeywordEvidence {
+    fn keyword_evidence(&self, part: &Summand, terms: &[FoundTerm], tool: ToolId) -> KeywordEvidence {
         let mut by_sentence = [0.0; MAX_SENTENCES];
         let mut matches = Vec::new();
         for FoundTerm { query, indexed } in terms {
@@ -254,6 +282,14 @@ impl<'a> Explainer<'a> {
             terms: evidence.collect(),
         }
     }
+}
+
+/// The words of a text, where a summand is the similarity of a model that can tell them apart, with that model's vectors.
+fn words<'a>(index: &'a Index, fused: &Fused, text: &'a str) -> Option<(&'a Vectors, RequestWords<'a>)> {
+    fused.parts.iter().find_map(|part| {
+        let vectors = vectors(index, part.retriever)?;
+        Some((vectors, RequestWords::new(vectors.embedder().as_ref(), text)?))
+    })
 }
 
 /// The vectors that a semantic retriever searched.

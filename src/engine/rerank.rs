@@ -71,7 +71,7 @@ pub(super) fn rerank(
             }
             permute(ranking, &order);
             // Who reads request and tool together has seen the parts.
-            candidates.parts.clear();
+            candidates.reranked = true;
         }
         Err(NotReranked::Paused(reason)) => report.left_out(Stage::Rerank, reason + "; the prior order stands"),
         Err(NotReranked::Failed(reason)) => report.failed(Stage::Rerank, reason + "; the prior order stands"),

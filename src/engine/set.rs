@@ -10,13 +10,13 @@ use super::candidates::{Candidates, twins};
 use super::ranked::Ranked;
 use super::report::Report;
 use super::request::Request;
-use super::signals::guarded;
 #[cfg(feature = "tokens")]
 use crate::budget::{self, Costs, Wanted};
-use crate::index::Vectors;
-use crate::options::{Choice, PickError};
+use crate::options::Choice;
+#[cfg(feature = "tokens")]
+use crate::options::PickError;
 use crate::ranking::ToolId;
-use crate::select::{Cover, Cut, Decision, Fate, Picked, cut, picks, put_in_order, static_vectors};
+use crate::select::{Cover, Cut, Decision, Fate, Picked, cut, picks, put_in_order};
 use crate::selection::Stage;
 #[cfg(feature = "tokens")]
 use crate::selection::TokenReport;
@@ -32,7 +32,7 @@ pub(super) fn choose(
     ranked: &Ranked,
     candidates: &Candidates<'_>,
     report: &mut Report,
-) -> Result<Vec<Decision>, PickError> {
+) -> Vec<Decision> {
     let limits = Cut {
         max_candidates: request.options.max_candidates,
         max_per_source: request.options.max_per_source,
@@ -41,45 +41,25 @@ pub(super) fn choose(
         held: &candidates.stay.held,
         needed: &candidates.stay.needed,
         twins: twins(request),
-        cover: cover(request, ranked, candidates, report)?,
+        for_part: &candidates.for_part,
+        cover: cover(request, ranked, candidates),
     };
     let mut decisions = cut(&candidates.ranking, &request.index.catalog, limits);
     if request.options.choice == Choice::Set {
         decisions = Requiring::new(request, ranked, decisions).follow();
     }
     report.ran(Stage::Select);
-    Ok(decisions)
+    decisions
 }
 
 /// What the parts want of the candidates, where there is a choice between them.
-fn cover(
-    request: &Request<'_>,
-    ranked: &Ranked,
-    candidates: &Candidates<'_>,
-    report: &mut Report,
-) -> Result<Option<Cover>, PickError> {
-    let Candidates { parts, ranking, .. } = candidates;
-    let Ranked::Fused { fused, .. } = ranked else { return Ok(None) };
-    if parts.is_empty() || ranking.len() <= request.options.max_candidates {
-        return Ok(None);
+fn cover(request: &Request<'_>, ranked: &Ranked, candidates: &Candidates<'_>) -> Option<Cover> {
+    let Candidates { parts, good, ranking, reranked, .. } = candidates;
+    let Ranked::Fused { fused, .. } = ranked else { return None };
+    if parts.is_empty() || *reranked || ranking.len() <= request.options.max_candidates {
+        return None;
     }
-    let embedded = match static_vectors(request.index).filter(|_| request.mode.uses_semantic()) {
-        None => None,
-        Some(vectors) => {
-            let texts: Vec<String> = parts.iter().map(|&part| part.to_owned()).collect();
-            let embedded = guarded(vectors, request.deadline, move |embedder| {
-                Vectors::embed_queries(embedder, &texts.iter().map(String::as_str).collect::<Vec<_>>())
-            });
-            match embedded {
-                Ok(embedded) => Some(embedded),
-                Err(reason) => {
-                    report.degraded(Stage::Select, format!("{reason}; the parts of the request are not told apart"));
-                    return Ok(None);
-                }
-            }
-        }
-    };
-    Ok(Some(Cover::new(request.index, parts, fused, embedded.as_ref(), ranking)?))
+    Some(Cover::new(parts.iter().map(|part| &part.fused), good.clone(), fused, ranking))
 }
 
 /// Brings the tools along that the picks require, and those that these require, as far as they may be seen.

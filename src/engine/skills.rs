@@ -93,8 +93,8 @@ impl SkillIndex {
         asked.deadline = request.deadline;
         let mut own = Report::new();
         let ranked = rank_beside(request, tools, &asked, embeddings, &mut own)?;
-        let candidates = Candidates::new(&asked, &ranked, 0, &mut own);
-        let decisions = set::choose(&asked, &ranked, &candidates, &mut own)?;
+        let candidates = Candidates::new(&asked, &ranked, Vec::new(), 0, &mut own);
+        let decisions = set::choose(&asked, &ranked, &candidates, &mut own);
         let explained = Explainer::new(&asked, &ranked, &decisions).picks();
         match own.degraded.first() {
             Some(degraded) => report.failed(Stage::Skills, format!("{}: {}", degraded.stage, degraded.reason)),

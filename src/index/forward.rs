@@ -63,11 +63,6 @@ impl ForwardIndex {
         Some((self.frequencies[at], Field::ALL.into_iter().filter(held).collect()))
     }
 
-    /// Returns how often a tool holds a term.
-    pub(super) fn frequency(&self, tool: usize, term: TermKey) -> Option<u32> {
-        Some(self.frequencies[self.place(tool, term)?])
-    }
-
     fn place(&self, tool: usize, term: TermKey) -> Option<usize> {
         let start = tool.checked_sub(1).map_or(0, |before| self.ends[before]);
         Some(start + self.keys[start..self.ends[tool]].binary_search(&term).ok()?)

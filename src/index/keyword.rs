@@ -89,13 +89,6 @@ impl KeywordIndex {
         Some((contribution(term.weight, frequency, self.norms[tool.index()]), fields))
     }
 
-    /// Returns what a term contributes to the score of one tool.
-    pub(crate) fn contribution(&self, tool: ToolId, term: &IndexedTerm) -> f32 {
-        let (segment, place) = self.segments.find(tool);
-        let frequency = segment.postings.forward.frequency(place, term.key);
-        frequency.map_or(0.0, |frequency| contribution(term.weight, frequency, self.norms[tool.index()]))
-    }
-
     /// Returns how many terms the index tells apart.
     pub(crate) fn distinct_terms(&self) -> usize {
         self.distinct_terms

@@ -5,12 +5,10 @@
 //! tells what that gives.
 
 mod keyword;
-mod parts;
 mod semantic;
 mod terms;
 
 pub(crate) use keyword::keyword;
-pub(crate) use parts::{keyword_parts, semantic_parts};
 pub(crate) use semantic::semantic;
 pub(crate) use terms::{FoundTerm, query_terms};
 

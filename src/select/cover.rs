@@ -8,7 +8,8 @@
 //! ```
 //!
 //! which is xQuAD (Santos, Macdonald, Ounis 2010) with the parts of the request as its aspects. The probabilities are
-//! softmaxes over the best candidates. `docs/results.md` has what it gives, and what else was tried.
+//! softmaxes over the best candidates. Where a part has a good tool, that has its place before. `docs/results.md` has what
+//! it gives, and what else was tried.
 
 use std::collections::VecDeque;
 
@@ -16,9 +17,8 @@ use foldhash::HashMap;
 use ndarray::Array2;
 
 use crate::fuse::{Fused, Retriever};
-use crate::index::{Index, IndexError, Vectors};
+use crate::index::{Index, Vectors};
 use crate::ranking::{Candidate, ToolId};
-use crate::retrieve::{keyword_parts, semantic_parts};
 
 /// How many of the best candidates are compared.
 pub(crate) const POOL: usize = 100;
@@ -38,33 +38,36 @@ pub(crate) struct Cover {
     parts: Array2<f32>,
     /// What is still open of each part, 0..1.
     open: Vec<f32>,
+    /// Tools that have a place before others, each with the part that it is good for.
+    good: Vec<(ToolId, usize)>,
 }
 
 impl Cover {
-    /// Compares the best [`POOL`] candidates of `ranking` by what the index knows of `clauses`, the parts of the request,
-    /// and by `embedded`, their vectors by the static model.
-    pub(crate) fn new(
-        index: &Index,
-        clauses: &[&str],
-        fused: &Fused,
-        embedded: Option<&Array2<f32>>,
+    /// Compares the best [`POOL`] candidates of `ranking`, and the `good` tools of parts wherever they stand, by what the quick
+    /// retrievers say of each of the `asked` parts.
+    pub(crate) fn new<'a>(
+        asked: impl ExactSizeIterator<Item = &'a Fused>,
+        good: Vec<(ToolId, usize)>,
+        whole: &Fused,
         ranking: &[Candidate],
-    ) -> Result<Self, IndexError> {
-        let tools: Vec<ToolId> = ranking.iter().take(POOL).map(|candidate| candidate.tool).collect();
-        let mut parts = Array2::zeros((clauses.len(), tools.len()));
-        for (retriever, weight) in fused.quick_weights() {
-            let scores = match (retriever, static_vectors(index), embedded) {
-                (Retriever::Keyword, ..) => keyword_parts(&index.keyword, clauses, &tools)?,
-                (_, Some(vectors), Some(embedded)) => semantic_parts(vectors, embedded, &tools),
-                _ => continue,
-            };
-            parts.scaled_add(weight, &scores);
+    ) -> Self {
+        let mut tools: Vec<ToolId> = ranking.iter().take(POOL).map(|candidate| candidate.tool).collect();
+        let behind = good.iter().map(|(tool, _)| *tool).filter(|tool| !tools.contains(tool));
+        tools.extend(behind.collect::<Vec<_>>());
+        let mut parts = Array2::zeros((asked.len(), tools.len()));
+        for (mut row, part) in parts.rows_mut().into_iter().zip(asked) {
+            // Weighed as in the whole request, or short parts would go by meaning alone.
+            for (retriever, weight) in whole.quick_weights() {
+                if let Some(signal) = part.signal(retriever) {
+                    row.iter_mut().zip(&tools).for_each(|(value, &tool)| *value += weight * signal.of(tool));
+                }
+            }
+            softmax(row.iter_mut());
         }
-        parts.rows_mut().into_iter().for_each(|mut row| softmax(row.iter_mut()));
-        let mut whole: Vec<f32> = tools.iter().map(|&tool| fused.value(tool)).collect();
-        softmax(whole.iter_mut());
+        let mut relevance: Vec<f32> = tools.iter().map(|&tool| whole.value(tool)).collect();
+        softmax(relevance.iter_mut());
         let columns = tools.into_iter().enumerate().map(|(column, tool)| (tool, column)).collect();
-        Ok(Self { columns, whole, parts, open: vec![1.0; clauses.len()] })
+        Self { columns, open: vec![1.0; parts.nrows()], parts, whole: relevance, good }
     }
 
     /// Notes that a tool is chosen.
@@ -76,12 +79,16 @@ impl Cover {
         }
     }
 
-    /// Returns which of `candidates`, best first, adds most, and the part that it adds most to; `None` where none was
-    /// compared. Of equal ones the first.
+    /// Returns which of `candidates`, best first, comes next, and for which part: the good tools of parts, and then what
+    /// adds most; `None` where none was compared. Of equal ones the first.
     pub(super) fn next(&self, candidates: &VecDeque<Candidate>) -> Option<(usize, usize)> {
+        let place = |wanted: ToolId| candidates.iter().position(|candidate| candidate.tool == wanted);
+        if let Some(next) = self.good.iter().find_map(|&(tool, part)| Some((place(tool)?, part))) {
+            return Some(next);
+        }
         let mut best: Option<(usize, usize, f32)> = None;
         for (place, candidate) in candidates.iter().enumerate() {
-            let Some(&column) = self.columns.get(&candidate.tool) else { break };
+            let Some(&column) = self.columns.get(&candidate.tool) else { continue };
             let gains = self.open.iter().zip(self.parts.column(column)).map(|(open, part)| open * part);
             let (mut sum, mut most) = (0.0, (0, 0.0));
             for (part, gain) in gains.enumerate() {

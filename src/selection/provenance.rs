@@ -29,9 +29,10 @@ pub struct Provenance {
     /// The ids of the picked tools that require the tool, in the order of the picks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required_by: Vec<String>,
-    /// The part of the request that the tool was picked for, although others outrank it.
+    /// The part of the request that the tool was picked for, although others outrank it or it does not reach `min_score`
+    /// for the whole request.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub covers: Option<String>,
+    pub covers: Option<CoverEvidence>,
     /// What the keyword retriever says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keyword: Option<KeywordEvidence>,
@@ -50,6 +51,22 @@ pub struct Provenance {
     /// What a custom scorer adds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
+}
+
+/// What the quick retrievers say of a tool for one part of the request, asked as a request of its own.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct CoverEvidence {
+    /// The part.
+    pub part: String,
+    /// The tool's score for it, 0..1.
+    pub score: f32,
+    /// What the keyword retriever says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keyword: Option<KeywordEvidence>,
+    /// What the static model says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub semantic: Option<SemanticEvidence>,
 }
 
 /// What the keyword retriever says of a tool.

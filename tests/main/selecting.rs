@@ -4,7 +4,7 @@ use picktools::options::{Choice, TokenBudget};
 use picktools::selection::DropReason;
 use picktools::{Engine, PickError, PickOptions, Query, Tool};
 
-use crate::support::{catalog, engine, ids, pick, tool};
+use crate::support::{WORKPLACE, catalog, engine, ids, pick, tool};
 
 fn best() -> PickOptions {
     PickOptions { choice: Choice::Best, ..PickOptions::default() }
@@ -31,11 +31,49 @@ fn a_request_of_two_parts_gets_tools_for_both() {
     assert_eq!(set.picks.len(), 3);
     assert_eq!(set.picks[0].tool.id, "weather/weather_forecast", "the best one stays");
     let mail = set.picks.iter().find(|pick| pick.tool.id == "mail/send_message").expect("the second part has a tool");
-    assert_eq!(mail.provenance.covers.as_deref(), Some("tell my colleague"));
+    let covers = mail.provenance.covers.as_ref().expect("it is there for a part");
+    assert_eq!(covers.part, "tell my colleague");
     assert!(mail.reason.starts_with("It is for the part \"tell my colleague\""), "{}", mail.reason);
     let covered = set.dropped.iter().filter(|dropped| dropped.reason == DropReason::Covered).count();
     assert_eq!(covered, 1, "{:?}", set.dropped);
     assert!(set.picks.is_sorted_by(|a, b| a.score >= b.score));
+}
+
+#[test]
+fn a_part_that_has_a_good_tool_gets_it_however_little_of_the_whole_request_that_is() {
+    let query = "translate this text to german and then summarize it and mail it to bob";
+    let options = PickOptions { max_candidates: 4, ..PickOptions::default() };
+    let selection = pick(&WORKPLACE, query, &options);
+    assert_eq!(ids(&selection)[0], "lingua/translate_text");
+    for (part, tool) in [("summarize it", "tracker/get_sprint_report"), ("mail it to bob", "mail/send_email")] {
+        let alone = pick(&WORKPLACE, part, &options);
+        assert_eq!(ids(&alone)[0], tool);
+        let pick = selection.picks.iter().find(|pick| pick.tool.id == tool).expect("its part has no better one");
+        let covers = pick.provenance.covers.as_ref().expect("it is there for its part");
+        assert_eq!((covers.part.as_str(), covers.score.to_bits()), (part, alone.picks[0].score.to_bits()));
+        assert!(pick.score < options.min_score, "as a tool for the whole request it would not be here");
+    }
+    let strict = PickOptions { min_score: 0.75, ..options };
+    assert_eq!(ids(&pick(&WORKPLACE, query, &strict)), ["lingua/translate_text"], "no part's tool reaches that");
+}
+
+#[test]
+fn the_tool_of_a_part_is_justified_by_words_of_that_part() {
+    let query = "find duplicate files in the project folder and mail the list to my colleague and delete them";
+    let selection = pick(&WORKPLACE, query, &PickOptions { min_score: 0.0, ..PickOptions::default() });
+    let covering: Vec<_> = selection.picks.iter().filter_map(|pick| pick.provenance.covers.as_ref()).collect();
+    assert!(!covering.is_empty(), "{:?}", ids(&selection));
+    for covers in covering {
+        let words = covers.keyword.iter().flat_map(|keyword| keyword.terms.iter().map(|term| &term.word));
+        let near = covers.semantic.iter().flat_map(|semantic| semantic.words.iter().map(|word| &word.word));
+        for word in words.chain(near) {
+            assert!(covers.part.contains(word.as_str()), "{word:?} is not in {:?}", covers.part);
+            assert!(!["them", "the", "to", "my", "and"].contains(&word.as_str()), "{word:?} carries no meaning");
+        }
+    }
+    let pronouns = "list the files and it is them";
+    let selection = pick(&WORKPLACE, pronouns, &PickOptions { min_score: 0.0, ..PickOptions::default() });
+    assert!(selection.picks.iter().all(|pick| pick.provenance.covers.is_none()), "the second part asks for nothing");
 }
 
 #[test]

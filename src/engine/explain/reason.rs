@@ -7,7 +7,8 @@ use crate::excerpt::one_line;
 use crate::ranking::ToolId;
 use crate::scorer::Score;
 use crate::selection::{
-    CalledTogether, FusionEvidence, KeywordEvidence, Provenance, RerankEvidence, TermEvidence, WordEvidence,
+    CalledTogether, CoverEvidence, FusionEvidence, KeywordEvidence, Provenance, RerankEvidence, SemanticEvidence,
+    TermEvidence, WordEvidence,
 };
 use crate::text::{Field, TermKind};
 
@@ -30,7 +31,10 @@ pub(super) fn reason(ranked: &Ranked, tool: ToolId, provenance: &Provenance, rer
             Some(score) => clauses.push(format!("{scorer} scores it {:.2}", score.score)),
             None => {}
         },
-        Ranked::Fused { .. } => clauses.extend(fits(provenance)),
+        Ranked::Fused { .. } => match &provenance.covers {
+            Some(covers) => clauses.push(fits_part(covers)),
+            None => clauses.extend(fits(provenance)),
+        },
     }
     if let (Some(reranker), Some(RerankEvidence { before, after, .. })) = (reranker, provenance.rerank)
         && before != after
@@ -74,27 +78,35 @@ fn stays(provenance: &Provenance) -> Vec<String> {
         let tools: Vec<String> = provenance.required_by.iter().map(|tool| format!("{tool:?}")).collect();
         clauses.push(format!("{} {} it", enumerate(&tools), if tools.len() == 1 { "requires" } else { "require" }));
     }
-    if let Some(part) = &provenance.covers {
-        clauses.push(format!("it is for the part {:?}", one_line(part, QUOTED_CHARS)));
-    }
     clauses
+}
+
+/// What the retrievers found in the tool for the part of the request that it was picked for.
+fn fits_part(CoverEvidence { part, score, keyword, semantic }: &CoverEvidence) -> String {
+    let found = found(keyword.as_ref(), semantic.as_slice()).join("; ");
+    format!("it is for the part {:?}, with a score of {score:.2} there: {found}", one_line(part, QUOTED_CHARS))
 }
 
 /// What the built-in ranking found in the tool.
 fn fits(provenance: &Provenance) -> Vec<String> {
-    let mut clauses: Vec<String> = provenance.keyword.as_ref().and_then(matched_words).into_iter().collect();
-    if let Some(semantic) = provenance.semantic.last() {
-        let rank = semantic.rank.map_or(String::new(), |rank| format!(" and ranks {rank}"));
-        let told = provenance.semantic.iter().flat_map(|semantic| &semantic.words);
-        let near = near_words(told, provenance.keyword.as_ref());
-        clauses.push(format!("its meaning is {:.2} similar{rank}{near}", semantic.score));
-    }
+    let mut clauses = found(provenance.keyword.as_ref(), &provenance.semantic);
     if provenance.in_use.is_none() && is_from_context(provenance) {
         clauses.push("what was said before calls for it".to_owned());
     }
     if let Some(CalledTogether { tool_id, together, .. }) = provenance.prior.iter().find_map(|prior| prior.by.first()) {
         let tasks = if *together == 1 { "task" } else { "tasks" };
         clauses.push(format!("{together} {tasks} called it with {tool_id:?}, which is in use"));
+    }
+    clauses
+}
+
+/// Which words match and how similar the meaning is.
+fn found(keyword: Option<&KeywordEvidence>, semantic: &[SemanticEvidence]) -> Vec<String> {
+    let mut clauses: Vec<String> = keyword.and_then(matched_words).into_iter().collect();
+    if let Some(SemanticEvidence { score, rank, .. }) = semantic.last() {
+        let rank = rank.map_or(String::new(), |rank| format!(" and ranks {rank}"));
+        let near = near_words(semantic.iter().flat_map(|semantic| &semantic.words), keyword);
+        clauses.push(format!("its meaning is {score:.2} similar{rank}{near}"));
     }
     clauses
 }

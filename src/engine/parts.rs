@@ -1,0 +1,90 @@
+//! What each part of a request wants: the parts are asked as requests of their own, by the quick retrievers.
+//!
+//! By the whole request alone, the part with the strongest words would take all places: beside it, the tool that another part
+//! wants looks like no candidate at all.
+
+use ndarray::{Array2, Axis};
+
+use super::ranked::Ranked;
+use super::report::Report;
+use super::request::Request;
+use super::signals::guarded;
+use crate::fuse::{Fused, Fusion, Retriever, Signals};
+use crate::index::Vectors;
+use crate::options::{Choice, PickError};
+use crate::ranking::ToolId;
+use crate::retrieve::{self, FoundTerm, query_terms};
+use crate::select::static_vectors;
+use crate::selection::Stage;
+use crate::text::is_stop_word;
+
+/// A part's best tool stands for it where it is more likely right than wrong.
+const GOOD: f32 = 0.5;
+
+/// One part of a request, and what the quick retrievers say of it.
+pub(super) struct Part<'q> {
+    pub(super) text: &'q str,
+    pub(super) terms: Vec<FoundTerm>,
+    pub(super) fused: Fused,
+}
+
+impl Part<'_> {
+    /// Returns the part's best tool if that is good.
+    pub(super) fn good(&self, min_score: f32) -> Option<ToolId> {
+        self.fused.best().filter(|&best| self.fused.score_of(best) >= GOOD.max(min_score))
+    }
+}
+
+/// Asks for each part of the request, where there are several and the picks are to cover them; else there are none.
+pub(super) fn parts<'q>(
+    request: &Request<'q>,
+    ranked: &Ranked,
+    report: &mut Report,
+) -> Result<Vec<Part<'q>>, PickError> {
+    let (index, options) = (request.index, request.options);
+    let weighted = matches!(ranked, Ranked::Fused { fused, .. } if fused.method == Fusion::Weighted);
+    if options.choice != Choice::Set || options.max_candidates < 2 || !weighted {
+        return Ok(Vec::new());
+    }
+    let mut texts = request.query.clauses();
+    texts.retain(|text| says_something(text));
+    if texts.len() < 2 {
+        return Ok(Vec::new());
+    }
+    let vectors = static_vectors(index).filter(|_| request.mode.uses_semantic());
+    let embedded = match vectors.map(|vectors| embed(vectors, &texts, request)).transpose() {
+        Ok(embedded) => embedded,
+        Err(reason) => {
+            report.degraded(Stage::Select, format!("{reason}; the parts of the request are not told apart"));
+            return Ok(Vec::new());
+        }
+    };
+    let parts = texts.into_iter().enumerate().map(|(place, text)| {
+        let mut signals = Signals::new();
+        let mut terms = Vec::new();
+        if request.mode.uses_keyword() {
+            let (found, signal) = retrieve::keyword(&index.keyword, query_terms(&[text]), 1, index.catalog.len())?;
+            signals.push((Retriever::Keyword, signal));
+            terms = found;
+        }
+        if let (Some(vectors), Some(embedded)) = (vectors, &embedded) {
+            let row = embedded.row(place).insert_axis(Axis(0)).to_owned();
+            signals.push((Retriever::Static, retrieve::semantic(vectors, &row)));
+        }
+        Ok(Part { text, terms, fused: Fused::new(signals, Fusion::Weighted, &request.eligibility) })
+    });
+    parts.collect()
+}
+
+/// Returns `true` if a text has a word that carries an intent.
+fn says_something(text: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric() && c != '\'').any(|word| !word.is_empty() && !is_stop_word(word))
+}
+
+/// The parts' vectors, one a row; of zeros where the model knows nothing of the part.
+fn embed(vectors: &Vectors, texts: &[&str], request: &Request<'_>) -> Result<Array2<f32>, String> {
+    let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
+    guarded(vectors, request.deadline, move |embedder| {
+        Vectors::embed_queries(embedder, &texts.iter().map(String::as_str).collect::<Vec<_>>())
+    })
+}
