@@ -206,7 +206,6 @@ mod budget {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::support::WORKPLACE;
 
     /// What the definitions of the picks cost, counted by their user.
     fn tokens(selection: &Selection, budget: &TokenBudget) -> usize {
