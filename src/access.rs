@@ -399,8 +399,17 @@ impl Eligibility {
 
     /// Returns every reason why the caller may not see and run the tool; none where it may.
     pub fn reasons(&self, tool: ToolId) -> Vec<IneligibleReason> {
+        self.reasons_of(tool).cloned().collect()
+    }
+
+    /// Returns `true` if one of the reasons why the caller may not see and run the tool is of this kind.
+    pub(crate) fn has_reason(&self, tool: ToolId, is_wanted: impl Fn(&IneligibleReason) -> bool) -> bool {
+        self.reasons_of(tool).any(is_wanted)
+    }
+
+    fn reasons_of(&self, tool: ToolId) -> impl Iterator<Item = &IneligibleReason> {
         let group = self.group.get(tool.index()).map_or(&[][..], |&group| &self.verdicts[group as usize]);
-        group.iter().chain(self.by_tool.get(&tool).into_iter().flatten()).cloned().collect()
+        group.iter().chain(self.by_tool.get(&tool).into_iter().flatten())
     }
 
     /// Returns how many tools are ineligible.

@@ -13,6 +13,7 @@
 //! embedding of the request, a custom scorer and a reranker, and when there is a deadline they run on a thread that is
 //! left behind when it passes.
 
+mod blocked;
 mod builder;
 mod built_in;
 mod candidates;
@@ -165,7 +166,11 @@ impl Engine {
         let mut decisions = set::choose(&request, &ranked, &candidates, &mut report);
         let below_threshold = candidates.below_threshold(&decisions);
         let tokens = self.fit(&request, &ranked, &mut decisions)?;
-        let why = Explainer::new(&request, &ranked, &decisions).parts(&candidates.parts).reranked(reranked.as_ref());
+        let stands_in = report.degraded.iter().any(|degraded| degraded.stage == Stage::Semantic);
+        let why = Explainer::new(&request, &ranked, &decisions)
+            .parts(&candidates.parts)
+            .standing_in(stands_in)
+            .reranked(reranked.as_ref());
         let picks = why.picks();
         Ok(Selection {
             version: SELECTION_VERSION,
@@ -173,7 +178,9 @@ impl Engine {
             scorer: ranked.scorer().to_owned(),
             answerable: ranked.answerable(),
             skills: skills.map(|(index, picked)| index.explain(picked, &request, &picks)),
+            uncalibrated: ranked.uncalibrated(&request.eligibility),
             ineligible: why.ineligible(),
+            blocked: blocked::blocked_match(&request, &ranked),
             below_threshold,
             unknown_in_use: request.in_use.unknown.clone(),
             unknown_values: options.unknown_values(&self.index.catalog),

@@ -223,6 +223,12 @@ impl Fused {
         fused
     }
 
+    /// Fuses the same signals for other eligible tools.
+    pub(crate) fn again(&self, eligibility: &Eligibility) -> Self {
+        let signals = self.parts.iter().map(|part| (part.retriever, part.signal.clone()));
+        Self::new(signals.collect(), self.method, eligibility)
+    }
+
     /// Sums up the signals of another catalog, such as one of skills, and scores its candidates as if they stood beside
     /// the eligible tools of this one: the best of its own may be no good answer. Signals of retrievers that have not
     /// spoken of both are left out.
@@ -319,14 +325,15 @@ impl Fused {
             .map(|tool| Candidate { tool, score: self.value(tool) })
     }
 
-    /// Returns the tool's score, 0..1; 0 where no retriever matched. Never reverses the order of the values.
+    /// Returns the tool's score, 0..1; 0 where no retriever matched. Never reverses the order of the values. In a weighted
+    /// sum no tool is likelier than that any tool answers the request.
     pub(crate) fn score_of(&self, tool: ToolId) -> f32 {
         if !self.matched(tool) {
             return 0.0;
         }
         let value = self.value(tool);
         match self.method {
-            Fusion::Weighted => logistic(self.fit.relevance.distance * value + self.offset),
+            Fusion::Weighted => logistic(self.fit.relevance.distance * value + self.offset).min(self.answerable),
             Fusion::Rrf { k } => (value / self.largest_rrf(k)).clamp(0.0, 1.0),
         }
     }
@@ -334,6 +341,7 @@ impl Fused {
     /// Returns the least value of a tool that scores at least `score`: [`Fused::score_of`] turned round.
     pub(crate) fn value_at(&self, score: f32) -> f32 {
         match self.method {
+            Fusion::Weighted if score > self.answerable => f32::INFINITY,
             Fusion::Weighted => {
                 let evidence = (score / (1.0 - score)).ln();
                 (evidence - self.offset) / self.fit.relevance.distance
@@ -409,7 +417,8 @@ mod tests {
                 prop_assert!((fused.value(tool) - value).abs() < 1e-3);
                 let score = fused.score_of(tool);
                 prop_assert!((0.0..=1.0).contains(&score));
-                if score > 1e-3 && score < 1.0 - 1e-3 {
+                prop_assert!(score <= fused.answerable());
+                if score > 1e-3 && score < fused.answerable().min(1.0 - 1e-3) {
                     prop_assert!((fused.value_at(score) - fused.value(tool)).abs() < 0.05);
                 }
             }

@@ -31,6 +31,20 @@ pub enum Choice {
     Best,
 }
 
+/// Whether an outcome tells of the tool that would have been the best, had the caller been allowed to use it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TellBlocked {
+    /// Never: for callers who must not learn of such tools.
+    Never,
+    /// Unless it is for other roles.
+    #[default]
+    ExceptRoles,
+    /// Whatever the reasons.
+    Always,
+}
+
 /// What the definitions of the picks may cost: tokens of the request's `tools` member, written as compact JSON, counted
 /// with `o200k_base`. Other tokenizers count other numbers; leave some room for them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,6 +126,9 @@ pub struct PickOptions {
     pub max_per_source: Option<usize>,
     /// Sources that `max_per_source` does not limit, such as the operator's own.
     pub trusted_sources: BTreeSet<String>,
+    /// Whether the outcome tells of the tool that would have been the best, had the caller been allowed to use it
+    /// ([`Selection::blocked`](crate::Selection::blocked)).
+    pub tell_blocked: TellBlocked,
 }
 
 impl Default for PickOptions {
@@ -132,6 +149,7 @@ impl Default for PickOptions {
             in_use: Vec::new(),
             max_per_source: None,
             trusted_sources: BTreeSet::new(),
+            tell_blocked: TellBlocked::default(),
         }
     }
 }
@@ -287,6 +305,7 @@ mod tests {
             always_include: vec!["c".to_owned()],
             in_use: vec!["d".to_owned()],
             max_per_source: Some(2),
+            tell_blocked: TellBlocked::Always,
             trusted_sources: ["e".to_owned()].into(),
         };
         for options in [all, PickOptions::default()] {

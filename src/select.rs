@@ -6,7 +6,7 @@ mod decision;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 pub(crate) use cover::{Cover, POOL, static_vectors};
-pub(crate) use decision::{Decision, Fate, Picked, picks, put_in_order};
+pub(crate) use decision::{Decision, Fate, Picked, Refused, picks, put_in_order};
 
 use crate::catalog::Catalog;
 use crate::index::Twins;

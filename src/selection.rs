@@ -41,6 +41,9 @@ pub struct Selection {
     /// have such a tool; absent where a custom scorer ranked, or nothing did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answerable: Option<f32>,
+    /// Why the scores are no probabilities; absent where they are estimates of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uncalibrated: Option<Uncalibrated>,
     /// The picked tools, best first. Empty is a normal answer. What a picked tool requires is among them, beyond
     /// `max_candidates`.
     pub picks: Vec<Pick>,
@@ -50,6 +53,10 @@ pub struct Selection {
     pub skills: Option<Vec<SkillPick>>,
     /// What the caller may not see.
     pub ineligible: Ineligible,
+    /// The tool that would have been the best, had the caller been allowed to use it, as far as the options have it told
+    /// ([`PickOptions::tell_blocked`](crate::PickOptions::tell_blocked)).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<BlockedMatch>,
     /// How many eligible tools scored below `min_score`, or matched nothing.
     pub below_threshold: usize,
     /// Names of tools in use that no tool of the catalog has, the latest first.
@@ -82,6 +89,41 @@ pub struct Selection {
     /// How long each stage took.
     #[serde(skip)]
     pub timings: Timings,
+}
+
+/// Why scores are no probabilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Uncalibrated {
+    /// They are shares of the largest possible sum of reciprocal ranks.
+    Ranks,
+    /// Fewer tools are eligible than the smallest catalog has that they were calibrated on: 45.
+    FewTools,
+    /// They are a custom scorer's own.
+    CustomScorer,
+}
+
+impl fmt::Display for Uncalibrated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ranks => "they are shares of the largest sum of reciprocal ranks",
+            Self::FewTools => "they were calibrated on catalogs of 45 tools and more",
+            Self::CustomScorer => "they are the scorer's own",
+        })
+    }
+}
+
+/// The tool that would have been the best, had the caller been allowed to use it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct BlockedMatch {
+    /// The tool's id.
+    pub tool_id: String,
+    /// What its score would have been, 0..1.
+    pub score: f32,
+    /// Every reason why it may not be used.
+    pub reasons: Vec<IneligibleReason>,
 }
 
 /// A picked tool.
@@ -215,11 +257,34 @@ pub struct Ineligible {
 pub struct IneligibleTool {
     /// The tool's id.
     pub tool_id: String,
-    /// The name by which the request, the caller, a skill or a picked tool asks for it.
+    /// The name by which somebody asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
+    /// Who asks for it by that name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_by: Option<AskedBy>,
+    /// The ids of the picked tools that require it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub required_by: Vec<String>,
     /// Every reason.
     pub reasons: Vec<IneligibleReason>,
+}
+
+/// Who asks for a tool by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AskedBy {
+    /// The request.
+    Request,
+    /// The caller, who always includes it.
+    Caller,
+    /// The task, which uses it already.
+    Task,
+    /// A picked skill.
+    Skill,
+    /// A picked tool, which requires it.
+    Tool,
 }
 
 /// A tool that the cut took away.

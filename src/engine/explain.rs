@@ -25,10 +25,10 @@ use crate::index::{Index, Vectors};
 use crate::query::MAX_SENTENCES;
 use crate::ranking::{Candidate, ToolId};
 use crate::retrieve::FoundTerm;
-use crate::select::{Decision, Fate, picks};
+use crate::select::{Decision, Fate, Refused, picks};
 use crate::selection::{
-    CalledTogether, Considered, CoverEvidence, Definition, DropReason, Dropped, FusionEvidence, FusionPart, Ineligible,
-    IneligibleTool, KeywordEvidence, Pick, PriorEvidence, Provenance, SemanticEvidence, TermEvidence,
+    AskedBy, CalledTogether, Considered, CoverEvidence, Definition, DropReason, Dropped, FusionEvidence, FusionPart,
+    Ineligible, IneligibleTool, KeywordEvidence, Pick, PriorEvidence, Provenance, SemanticEvidence, TermEvidence,
 };
 use crate::sequences::Gain;
 
@@ -41,6 +41,8 @@ pub(super) struct Explainer<'a> {
     ranked: &'a Ranked,
     reranked: Option<&'a Reranked>,
     decisions: &'a [Decision],
+    /// Whether a model failed and another stands in for it.
+    stands_in: bool,
     /// The parts of the request that picks may be for.
     parts: &'a [Part<'a>],
     /// The request's words, where a part of the ranking is the similarity of a model that can tell them apart.
@@ -53,12 +55,17 @@ impl<'a> Explainer<'a> {
             Ranked::Fused { fused, .. } => words(request.index, fused, request.query.text()),
             _ => None,
         };
-        Self { request, ranked, reranked: None, decisions, parts: &[], words }
+        Self { request, ranked, reranked: None, decisions, stands_in: false, parts: &[], words }
     }
 
     /// Explains picks for parts of the request too.
     pub(super) fn parts(self, parts: &'a [Part<'a>]) -> Self {
         Self { parts, ..self }
+    }
+
+    /// Says of what a model finds whether that stands in for another that failed.
+    pub(super) fn standing_in(self, stands_in: bool) -> Self {
+        Self { stands_in, ..self }
     }
 
     /// Explains reranking too.
@@ -71,6 +78,9 @@ impl<'a> Explainer<'a> {
         let reranker = self.reranked.map(|reranked| reranked.report.reranker.as_str());
         let picks = picks(self.decisions).map(|(tool, picked)| {
             let mut provenance = self.provenance(tool);
+            let requires = |(refused, how): (ToolId, &Refused)| how.by.contains(&tool).then(|| self.id(refused));
+            provenance.requires_ineligible =
+                self.decisions.iter().filter_map(Decision::refused).filter_map(requires).collect();
             provenance.required_by = picked.required_by.iter().map(|&tool| self.id(tool)).collect();
             provenance.covers = picked.covers.map(|part| self.cover_evidence(&self.parts[part], tool));
             let twins = self.decisions.iter().filter(|decision| decision.fate == Fate::SameAs(tool));
@@ -130,20 +140,23 @@ impl<'a> Explainer<'a> {
         let named = mentions.iter().map(|mention| mention.tool);
         let asked_for: BTreeSet<ToolId> =
             named.chain(always.keys().copied()).chain(in_use.tools.keys().copied()).collect();
-        let wanted = |tool: ToolId| always.get(&tool).or(in_use.tools.get(&tool)).map(String::as_str);
-        let explain = |tool: ToolId, named: Option<&str>| IneligibleTool {
-            tool_id: self.id(tool),
-            named: named.map(str::to_owned),
-            reasons: eligibility.reasons(tool),
+        let refused: BTreeMap<ToolId, &Refused> = self.decisions.iter().filter_map(Decision::refused).collect();
+        let explain = |tool: ToolId| {
+            let required = refused.get(&tool);
+            let name_of = |names: &BTreeMap<ToolId, String>| names.get(&tool).cloned();
+            let asked = (self.request.mention(tool).map(|name| (name.to_owned(), AskedBy::Request)))
+                .or_else(|| Some((name_of(always)?, AskedBy::Caller)))
+                .or_else(|| Some((name_of(&in_use.tools)?, AskedBy::Task)))
+                .or_else(|| Some((required?.name.clone(), AskedBy::Tool)));
+            let (named, asked_by) = asked.unzip();
+            let required_by = required.iter().flat_map(|required| &required.by).map(|&by| self.id(by)).collect();
+            IneligibleTool { tool_id: self.id(tool), named, asked_by, required_by, reasons: eligibility.reasons(tool) }
         };
-        let named = asked_for.iter().filter(|&&tool| !eligibility.admits(tool));
-        let named = named.map(|&tool| explain(tool, self.request.mention(tool).or(wanted(tool))));
-        let refused: BTreeMap<ToolId, &str> = self.decisions.iter().filter_map(Decision::refused).collect();
-        let required = refused.iter().filter(|(tool, _)| !asked_for.contains(tool));
-        let required = required.map(|(&tool, name)| explain(tool, Some(name)));
+        let named = asked_for.iter().copied().filter(|&tool| !eligibility.admits(tool));
+        let required = refused.keys().copied().filter(|tool| !asked_for.contains(tool));
         let listed = |tool: &ToolId| asked_for.contains(tool) || refused.contains_key(tool);
-        let others = eligibility.ineligible().filter(|tool| !listed(tool)).map(|tool| explain(tool, None));
-        let tools = named.chain(required).chain(others).take(MAX_LISTED_INELIGIBLE).collect();
+        let others = eligibility.ineligible().filter(|tool| !listed(tool));
+        let tools = named.chain(required).chain(others).take(MAX_LISTED_INELIGIBLE).map(explain).collect();
         Ineligible { total: eligibility.ineligible_count(), counts: eligibility.counts().clone(), tools }
     }
 
@@ -159,6 +172,7 @@ impl<'a> Explainer<'a> {
             in_use: self.request.in_use.tools.get(&tool).cloned(),
             needed_by: self.request.needed.get(&tool).cloned().unwrap_or_default(),
             required_by: Vec::new(),
+            requires_ineligible: Vec::new(),
             covers: None,
             keyword: None,
             semantic: Vec::new(),
@@ -233,6 +247,7 @@ impl<'a> Explainer<'a> {
             score: part.signal.of(tool),
             context: part.signal.of_context(tool),
             model: vectors.embedder().identity().to_owned(),
+            stands_in: self.stands_in,
             words: words.map_or_else(Vec::new, |(_, words)| {
                 words.evidence(vectors, self.request.index.catalog.tool(tool), tool)
             }),

@@ -12,8 +12,11 @@ use crate::options::PickError;
 use crate::ranking::{Candidate, ToolId};
 use crate::retrieve::FoundTerm;
 use crate::scorer::{self, NoScores, Score, Scorer, ScorerError};
-use crate::selection::Stage;
+use crate::selection::{Stage, Uncalibrated};
 use crate::sequences::Prior;
+
+/// The tools of the smallest catalog that the scores were calibrated on (`models/train/fusion`).
+const CALIBRATED_TOOLS: usize = 45;
 
 /// The ranking of a request's tools, by what it rests on.
 pub(super) enum Ranked {
@@ -117,6 +120,16 @@ impl Ranked {
         match self {
             Self::Fused { fused, .. } => Some(fused.answerable()),
             Self::Custom { .. } | Self::Registration { .. } => None,
+        }
+    }
+
+    /// Returns why the scores are no probabilities.
+    pub(super) fn uncalibrated(&self, eligibility: &Eligibility) -> Option<Uncalibrated> {
+        match self {
+            Self::Fused { fused, .. } if fused.method != Fusion::Weighted => Some(Uncalibrated::Ranks),
+            Self::Fused { .. } if eligibility.admitted_count() < CALIBRATED_TOOLS => Some(Uncalibrated::FewTools),
+            Self::Custom { .. } => Some(Uncalibrated::CustomScorer),
+            Self::Fused { .. } | Self::Registration { .. } => None,
         }
     }
 

@@ -16,7 +16,7 @@ use crate::options::Choice;
 #[cfg(feature = "tokens")]
 use crate::options::PickError;
 use crate::ranking::ToolId;
-use crate::select::{Cover, Cut, Decision, Fate, Picked, cut, picks, put_in_order};
+use crate::select::{Cover, Cut, Decision, Fate, Picked, Refused, cut, picks, put_in_order};
 use crate::selection::Stage;
 #[cfg(feature = "tokens")]
 use crate::selection::TokenReport;
@@ -74,8 +74,7 @@ struct Requiring<'a> {
     brought: usize,
     over_source: BTreeSet<ToolId>,
     over_required: BTreeSet<ToolId>,
-    /// With the first name by which each is required.
-    refused: BTreeMap<ToolId, String>,
+    refused: BTreeMap<ToolId, Refused>,
 }
 
 impl<'a> Requiring<'a> {
@@ -120,8 +119,15 @@ impl<'a> Requiring<'a> {
 
     /// Notes that a picked tool requires another under this name; returns `true` if that is picked for it.
     fn require(&mut self, required: ToolId, name: &str, by: ToolId) -> bool {
-        if !self.request.eligibility.admits(required) || !self.ranked.ranks(required) {
-            self.refused.entry(required).or_insert_with(|| name.to_owned());
+        if !self.request.eligibility.admits(required) {
+            let first = || Refused { name: name.to_owned(), by: Vec::new() };
+            let refused = self.refused.entry(required).or_insert_with(first);
+            if !refused.by.contains(&by) {
+                refused.by.push(by);
+            }
+            return false;
+        }
+        if !self.ranked.ranks(required) {
             return false;
         }
         let known = self.picked.get(&required).copied();
@@ -166,7 +172,8 @@ impl<'a> Requiring<'a> {
         let (picked, decisions) = (self.picked, &mut self.decisions);
         decisions.extend(self.over_source.into_iter().map(|tool| Decision { tool, fate: Fate::OverSource }));
         decisions.extend(self.over_required.into_iter().map(|tool| Decision { tool, fate: Fate::OverRequired }));
-        decisions.extend(self.refused.into_iter().map(|(tool, name)| Decision { tool, fate: Fate::Refused(name) }));
+        decisions
+            .extend(self.refused.into_iter().map(|(tool, refused)| Decision { tool, fate: Fate::Refused(refused) }));
         decisions.retain(|decision| !decision.lost_its_place() || !picked.contains_key(&decision.tool));
         put_in_order(decisions);
         self.decisions

@@ -17,7 +17,7 @@ use crate::names::{Skill, SkillReport, ToolMeaning};
 use crate::options::{Choice, PickError, PickOptions};
 use crate::ranking::ToolId;
 use crate::select::picks;
-use crate::selection::{IneligibleTool, Pick, SkillPick, Stage};
+use crate::selection::{AskedBy, IneligibleTool, Pick, SkillPick, Stage};
 
 /// The skills whose tools a catalog has, indexed by name and description.
 #[derive(Debug)]
@@ -134,6 +134,8 @@ impl SkillIndex {
                     .map(|(tool, name)| IneligibleTool {
                         tool_id: id(*tool).clone(),
                         named: Some(name.clone()),
+                        asked_by: Some(AskedBy::Skill),
+                        required_by: Vec::new(),
                         reasons: request.eligibility.reasons(*tool),
                     })
                     .collect(),

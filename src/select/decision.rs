@@ -27,8 +27,17 @@ pub(crate) enum Fate {
     SameAs(ToolId),
     /// The parts that it fits are covered.
     Covered,
-    /// It is required under this name, and may not be seen.
-    Refused(String),
+    /// It is required, and may not be seen.
+    Refused(Refused),
+}
+
+/// How a tool is required that may not be seen.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Refused {
+    /// The first name by which it is required.
+    pub(crate) name: String,
+    /// The picked tools that require it.
+    pub(crate) by: Vec<ToolId>,
 }
 
 /// How a tool was picked.
@@ -71,10 +80,10 @@ impl Decision {
         self.picked().filter(|picked| !picked.required_by.is_empty()).map(|_| self.tool)
     }
 
-    /// Returns the tool and what it is required as, if it may not be seen.
-    pub(crate) fn refused(&self) -> Option<(ToolId, &str)> {
+    /// Returns the tool and how it is required, if it may not be seen.
+    pub(crate) fn refused(&self) -> Option<(ToolId, &Refused)> {
         match &self.fate {
-            Fate::Refused(name) => Some((self.tool, name)),
+            Fate::Refused(refused) => Some((self.tool, refused)),
             _ => None,
         }
     }

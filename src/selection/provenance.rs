@@ -29,6 +29,9 @@ pub struct Provenance {
     /// The ids of the picked tools that require the tool, in the order of the picks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required_by: Vec<String>,
+    /// The ids of the tools that it requires and the caller may not see.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requires_ineligible: Vec<String>,
     /// The part of the request that the tool was picked for, although others outrank it or it does not reach `min_score`
     /// for the whole request.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,6 +117,9 @@ pub struct SemanticEvidence {
     pub context: Option<f32>,
     /// Identity of the embedding model.
     pub model: String,
+    /// Whether the model is there because another one failed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stands_in: bool,
     /// The words of the request that bring the tool nearest, at most 4, the weightiest first; none where the model
     /// cannot tell ([`Embedder::word_vectors`](crate::embed::Embedder::word_vectors)).
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -1,7 +1,7 @@
 //! What was said and called before a request: transcripts, tools in use, and what goes with them.
 
 use picktools::options::{Choice, Fusion, MAX_IN_USE};
-use picktools::selection::{Considered, DropReason, Stage, StageStatus};
+use picktools::selection::{AskedBy, Considered, DropReason, Stage, StageStatus};
 use picktools::sequences::Sequences;
 use picktools::{Engine, PickOptions, Query, Selection};
 use proptest::prelude::*;
@@ -141,6 +141,7 @@ fn a_tool_in_use_that_may_not_be_seen_is_left_out_and_that_is_said() {
     assert!(!ids(&selection).contains(&"warehouse/drop_table"));
     let first = &selection.ineligible.tools[0];
     assert_eq!((first.tool_id.as_str(), first.named.as_deref()), ("warehouse/drop_table", Some("drop_table")));
+    assert_eq!(first.asked_by, Some(AskedBy::Task), "the request does not name it");
 }
 
 #[test]

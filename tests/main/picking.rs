@@ -6,11 +6,11 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::Duration;
 
-use picktools::access::AccessError;
+use picktools::access::{AccessError, IneligibleReason};
 use picktools::eval::QuerySet;
-use picktools::options::{Choice, Fusion};
+use picktools::options::{Choice, Fusion, TellBlocked};
 use picktools::query::MAX_QUERY_BYTES;
-use picktools::selection::{Considered, DropReason, Stage, StageStatus};
+use picktools::selection::{Considered, DropReason, Stage, StageStatus, Uncalibrated};
 use picktools::{Access, Catalog, Engine, Mode, PickError, PickOptions, Query, Selection, Tool};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -56,6 +56,52 @@ fn a_tool_that_is_named_outright_is_picked() {
         assert!(selection.picks[0].provenance.named.is_some(), "{query}");
         assert!(selection.picks[0].reason.starts_with("The request names it as "), "{}", selection.picks[0].reason);
     }
+}
+
+#[test]
+fn no_pick_is_likelier_than_that_any_tool_answers() {
+    for mode in [Mode::Keyword, Mode::Semantic, Mode::Hybrid] {
+        for request in REQUESTS.iter() {
+            let selection = pick(&WORKPLACE, request, &PickOptions { min_score: 0.0, ..in_mode(mode) });
+            let answerable = selection.answerable.expect("the built-in ranking estimates it");
+            assert!(selection.picks.iter().all(|pick| pick.score <= answerable), "{mode:?}: {request}");
+            assert_eq!(selection.uncalibrated, None);
+        }
+    }
+}
+
+#[test]
+fn scores_that_are_no_probabilities_say_so() {
+    let ranks = PickOptions { fusion: Fusion::Rrf { k: 60 }, ..PickOptions::default() };
+    assert_eq!(pick(&WORKPLACE, "send an email", &ranks).uncalibrated, Some(Uncalibrated::Ranks));
+    let alone = engine(catalog([tool("home", "lockDoor", "Locks a door")]));
+    let selection =
+        pick(&alone, "sing me a song of the sea", &PickOptions { min_score: 0.0, ..PickOptions::default() });
+    assert_eq!(selection.uncalibrated, Some(Uncalibrated::FewTools));
+    assert!(selection.picks[0].score < 0.5, "nothing fits, and it is the only tool: {}", selection.picks[0].score);
+}
+
+#[test]
+fn the_best_match_that_may_not_be_used_is_told_with_its_reasons() {
+    let told = |tell_blocked, access| {
+        let options = PickOptions { tell_blocked, access, ..PickOptions::default() };
+        pick(&WORKPLACE, "lock the front door", &options)
+    };
+    let selection = told(TellBlocked::ExceptRoles, Access::default());
+    let blocked = selection.blocked.expect("a better tool is unsafe");
+    assert_eq!((blocked.tool_id.as_str(), blocked.reasons), ("home/lockDoor", vec![IneligibleReason::Unsafe]));
+    assert!(selection.picks.iter().all(|pick| pick.score < blocked.score));
+    assert_eq!(told(TellBlocked::Never, Access::default()).blocked, None);
+    let allowed = told(TellBlocked::ExceptRoles, Access { allow_unsafe: true, ..Access::default() });
+    assert_eq!((ids(&allowed)[0], &allowed.blocked), ("home/lockDoor", &None));
+
+    let mut secret = tool("vault", "read_key", "Reads a key from the vault");
+    secret.allowed_roles = ["admin".to_owned()].into();
+    let engine = engine(catalog([secret, tool("chat", "post_message", "Posts a message")]));
+    let told =
+        |tell_blocked| pick(&engine, "read the key", &PickOptions { tell_blocked, ..PickOptions::default() }).blocked;
+    assert_eq!(told(TellBlocked::default()), None, "who has not the role need not learn of the tool");
+    assert_eq!(told(TellBlocked::Always).map(|blocked| blocked.tool_id), Some("vault/read_key".to_owned()));
 }
 
 #[test]

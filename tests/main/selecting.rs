@@ -1,7 +1,7 @@
 //! Picks as a set: the parts of a request, tools that are offered twice, and tools that need others.
 
 use picktools::options::{Choice, TokenBudget};
-use picktools::selection::DropReason;
+use picktools::selection::{AskedBy, DropReason};
 use picktools::{Engine, PickError, PickOptions, Query, Tool};
 
 use crate::support::{WORKPLACE, catalog, engine, ids, pick, tool};
@@ -148,7 +148,12 @@ fn what_may_not_be_seen_is_not_brought_but_told() {
         engine(catalog([requiring(tool("ops", "deploy_service", "Rolls a service out"), &["vault/read_key"]), secret]));
     let selection = pick(&engine, "roll the service out", &PickOptions::default());
     assert_eq!(ids(&selection), ["ops/deploy_service"]);
-    assert_eq!(selection.ineligible.tools[0].named.as_deref(), Some("vault/read_key"));
+    let refused = &selection.ineligible.tools[0];
+    assert_eq!((refused.named.as_deref(), refused.asked_by), (Some("vault/read_key"), Some(AskedBy::Tool)));
+    assert_eq!(refused.required_by, ["ops/deploy_service"]);
+    let pick = &selection.picks[0];
+    assert_eq!(pick.provenance.requires_ineligible, ["vault/read_key"]);
+    assert!(pick.reason.contains("it requires \"vault/read_key\", which may not be used here"), "{}", pick.reason);
 }
 
 #[test]

@@ -301,6 +301,12 @@ fn a_model_that_errs_on_a_request_leaves_the_other_retrievers() {
         let [degraded] = &selection.degraded[..] else { panic!("one stage is degraded: {:?}", selection.degraded) };
         assert_eq!((degraded.stage, degraded.stage.to_string().as_str()), (Stage::Semantic, "semantic"));
         assert!(degraded.reason.contains(reason), "{}", degraded.reason);
+        for pick in &selection.picks {
+            let Some(semantic) = pick.provenance.semantic.last() else { continue };
+            assert!(semantic.stands_in);
+            let told = format!("similar by {:?}, which stands in", semantic.model);
+            assert!(pick.reason.contains(&told), "{}", pick.reason);
+        }
         let semantic = pick(&engine, "book a meeting room", &PickOptions { mode: Some(Mode::Semantic), ..options });
         assert_eq!(
             ids(&semantic),

@@ -13,7 +13,7 @@ use picktools::catalog::{Conflicts, OperatorAliases};
 #[cfg(feature = "fastembed")]
 use picktools::embed::FastEmbedder;
 use picktools::embed::{EmbedError, Embedder, Role};
-use picktools::options::{Choice, DEFAULT_RRF_K, Fusion};
+use picktools::options::{Choice, DEFAULT_RRF_K, Fusion, TellBlocked};
 use picktools::rerank::Reranker;
 use picktools::sequences::Sequences;
 use picktools::skills::Skill;
@@ -46,6 +46,27 @@ enum ChoiceArg {
     Set,
     /// Each for itself: those that score best.
     Best,
+}
+
+/// When the best match that may not be used is told of.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum TellBlockedArg {
+    /// For callers who must not learn of such tools.
+    Never,
+    /// Unless it is for other roles.
+    ExceptRoles,
+    /// Whatever the reasons.
+    Always,
+}
+
+impl From<TellBlockedArg> for TellBlocked {
+    fn from(arg: TellBlockedArg) -> Self {
+        match arg {
+            TellBlockedArg::Never => Self::Never,
+            TellBlockedArg::ExceptRoles => Self::ExceptRoles,
+            TellBlockedArg::Always => Self::Always,
+        }
+    }
 }
 
 /// How tools are ranked.

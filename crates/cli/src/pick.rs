@@ -9,17 +9,18 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::args::{Beside, CatalogArgs, read_input};
+use super::args::{Beside, CatalogArgs, TellBlockedArg, read_input};
 use super::asking::AskingArgs;
 use super::output;
 use super::translate::{ViewArgs, definitions};
+use picktools::access::IneligibleReason;
 use picktools::excerpt::marked;
 use picktools::names::tools_section;
 use picktools::options::{Fusion, TokenBudget};
 use picktools::provider::{TranslateOptions, Translation};
 use picktools::selection::{
-    CalledTogether, Definition, Field, IneligibleTool, PriorEvidence, Provenance, RerankEvidence, RerankReport,
-    SkillPick, TermEvidence, TokenReport, WordEvidence,
+    AskedBy, BlockedMatch, CalledTogether, Definition, DropReason, Field, IneligibleTool, PriorEvidence, Provenance,
+    RerankEvidence, RerankReport, SkillPick, TermEvidence, TokenReport, WordEvidence,
 };
 use picktools::skills::{Skill, SkillFolder, skills_section};
 use picktools::{PickOptions, Provider, Query, Selection};
@@ -62,6 +63,9 @@ pub(super) struct PickCommand {
     /// Show the evidence of every candidate and every reason for exclusion.
     #[arg(long)]
     explain: bool,
+    /// When to tell of the tool that would have been the best, had the caller been allowed to use it.
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "except-roles")]
+    tell_blocked: TellBlockedArg,
     /// Show how long each stage took, on standard error.
     #[arg(long)]
     timings: bool,
@@ -109,6 +113,7 @@ impl PickCommand {
             access: self.asking.access.access(),
             timeout: self.timeout_ms.map(Duration::from_millis),
             debug: self.explain,
+            tell_blocked: self.tell_blocked.into(),
             ..PickOptions::default()
         };
         let asked = self.provider.is_some() || self.token_budget.is_some();
@@ -188,14 +193,23 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
         }
     }
     if selection.picks.is_empty() {
-        writeln!(text, "No tool fits: {}.", why_none(selection))?;
+        writeln!(text, "{}.", why_none(selection))?;
     }
     if let Some(skills) = &selection.skills {
         skill_list(&mut text, skills).context("cannot write the skills")?;
     }
     for tool in selection.ineligible.tools.iter().filter(|tool| explain || tool.named.is_some()) {
-        let named = if tool.named.is_some() { ", though named" } else { "" };
-        writeln!(text, " -  {} is left out{named}: {}", tool.tool_id, reasons(tool))?;
+        writeln!(text, " -  {} is left out{}: {}", tool.tool_id, though(tool), reasons(&tool.reasons))?;
+    }
+    let named = |id: &str| selection.ineligible.tools.iter().any(|tool| tool.tool_id == id && tool.named.is_some());
+    if let Some(BlockedMatch { tool_id, score, reasons: why, .. }) = &selection.blocked
+        && !named(tool_id)
+    {
+        writeln!(
+            text,
+            " -  {tool_id} would be the best, with a score of {score:.2}, but is left out: {}",
+            reasons(why)
+        )?;
     }
     for name in &selection.unknown_in_use {
         writeln!(text, " -  {:?} is in use, and no tool of the catalog", marked(name, SHOWN_CHARS))?;
@@ -207,6 +221,9 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
         writeln!(text, " -  {error}")?;
     }
     writeln!(text, "{}", summary(selection))?;
+    if let Some(why) = selection.uncalibrated {
+        writeln!(text, "The scores are no probabilities: {why}")?;
+    }
     if let Some(tokens) = &selection.tokens {
         writeln!(text, "{}", token_summary(tokens))?;
     }
@@ -216,8 +233,20 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn reasons(tool: &IneligibleTool) -> String {
-    let reasons: Vec<String> = tool.reasons.iter().map(picktools::access::IneligibleReason::describe).collect();
+/// How a tool that is left out was asked for.
+fn though(tool: &IneligibleTool) -> String {
+    match tool.asked_by {
+        None => String::new(),
+        Some(AskedBy::Tool) => format!(", though required by {}", tool.required_by.join(", ")),
+        Some(AskedBy::Request) => ", though named".to_owned(),
+        Some(AskedBy::Caller) => ", though it was to be always included".to_owned(),
+        Some(AskedBy::Task) => ", though in use".to_owned(),
+        Some(_) => ", though asked for".to_owned(),
+    }
+}
+
+fn reasons(reasons: &[IneligibleReason]) -> String {
+    let reasons: Vec<String> = reasons.iter().map(IneligibleReason::describe).collect();
     reasons.join("; ")
 }
 
@@ -231,19 +260,21 @@ fn skill_list(text: &mut String, skills: &[SkillPick]) -> std::fmt::Result {
             writeln!(text, "    Its tools: {}", tool_ids.join(", "))?;
         }
         for tool in ineligible {
-            writeln!(text, "    {} is left out, though it needs it: {}", tool.tool_id, reasons(tool))?;
+            writeln!(text, "    {} is left out, though it needs it: {}", tool.tool_id, reasons(&tool.reasons))?;
         }
     }
     Ok(())
 }
 
 fn why_none(selection: &Selection) -> &'static str {
-    if selection.below_threshold > 0 {
-        "none of the eligible tools scores high enough"
+    if selection.dropped.iter().any(|dropped| dropped.reason == DropReason::TokenBudget) {
+        "No tool fits the token budget"
+    } else if selection.below_threshold > 0 {
+        "No tool fits: none of the eligible tools scores high enough"
     } else if selection.ineligible.total > 0 {
-        "none is eligible"
+        "No tool fits: none is eligible"
     } else {
-        "the catalog is empty"
+        "No tool fits: the catalog is empty"
     }
 }
 

@@ -41,6 +41,7 @@ pub(super) fn reason(ranked: &Ranked, tool: ToolId, provenance: &Provenance, rer
     {
         clauses.push(format!("{reranker} moves it from place {before} to {after}"));
     }
+    clauses.extend(lacks(provenance));
     if clauses.is_empty() {
         clauses.push("nothing else was found".to_owned());
     }
@@ -81,6 +82,12 @@ fn stays(provenance: &Provenance) -> Vec<String> {
     clauses
 }
 
+/// `it requires "a", which may not be used here`.
+fn lacks(Provenance { requires_ineligible, .. }: &Provenance) -> Option<String> {
+    let tools: Vec<String> = requires_ineligible.iter().map(|tool| format!("{tool:?}")).collect();
+    (!tools.is_empty()).then(|| format!("it requires {}, which may not be used here", enumerate(&tools)))
+}
+
 /// What the retrievers found in the tool for the part of the request that it was picked for.
 fn fits_part(CoverEvidence { part, score, keyword, semantic }: &CoverEvidence) -> String {
     let found = found(keyword.as_ref(), semantic.as_slice()).join("; ");
@@ -103,10 +110,11 @@ fn fits(provenance: &Provenance) -> Vec<String> {
 /// Which words match and how similar the meaning is.
 fn found(keyword: Option<&KeywordEvidence>, semantic: &[SemanticEvidence]) -> Vec<String> {
     let mut clauses: Vec<String> = keyword.and_then(matched_words).into_iter().collect();
-    if let Some(SemanticEvidence { score, rank, .. }) = semantic.last() {
+    if let Some(SemanticEvidence { score, rank, model, stands_in, .. }) = semantic.last() {
         let rank = rank.map_or(String::new(), |rank| format!(" and ranks {rank}"));
         let near = near_words(semantic.iter().flat_map(|semantic| &semantic.words), keyword);
-        clauses.push(format!("its meaning is {score:.2} similar{rank}{near}"));
+        let by = if *stands_in { format!(" by {model:?}, which stands in,") } else { String::new() };
+        clauses.push(format!("its meaning is {score:.2} similar{by}{rank}{near}"));
     }
     clauses
 }

@@ -25,3 +25,10 @@ fn the_program_prints_definitions_that_fit() {
     assert!(text.contains(" of 150 tokens (o200k_base, openai) in place of "), "{text}");
     assert!(text.contains("    Shown: "), "{text}");
 }
+
+#[test]
+fn a_budget_that_no_tool_fits_is_the_reason_that_there_is_none() {
+    let text = answer(&["pick", "send an email", "--catalog", WORKPLACE, "--token-budget", "3"]);
+    assert!(text.starts_with("No tool fits the token budget.\n"), "{text}");
+    assert!(!text.contains("scores high enough"), "{text}");
+}

@@ -124,6 +124,11 @@ fn explain_shows_ranks_terms_and_every_exclusion() {
         let plain = answer(&[&pick[..4], arguments].concat());
         assert!(!plain.contains(excluded), "without --explain only what is named is told:\n{plain}");
     }
+    let door = ["pick", "lock the front door", "--catalog", WORKPLACE];
+    let blocked = " -  home/lockDoor would be the best, with a score of 0.9";
+    assert!(answer(&door).contains(blocked), "{}", answer(&door));
+    let silent = answer(&[&door[..], &["--tell-blocked", "never"]].concat());
+    assert!(!silent.contains("lockDoor"), "{silent}");
     let named = answer(&["pick", "`delete_file`", "--catalog", WORKPLACE]);
     assert!(named.contains("files/delete_file is left out, though named: marked unsafe"), "{named}");
 }

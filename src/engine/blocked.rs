@@ -1,0 +1,32 @@
+//! The best match that may not be used: whoever asks should learn that the tool exists, and why it is not among the picks.
+
+use super::ranked::Ranked;
+use super::request::Request;
+use crate::access::{Eligibility, IneligibleReason};
+use crate::options::TellBlocked;
+use crate::ranking::ToolId;
+use crate::selection::BlockedMatch;
+
+/// Ranks the request again as if the ineligible tools that may be told of were eligible, and returns the best of all where
+/// that is one of them and would have been picked.
+pub(super) fn blocked_match(request: &Request<'_>, ranked: &Ranked) -> Option<BlockedMatch> {
+    let Request { options, eligibility, index, .. } = request;
+    let Ranked::Fused { fused, .. } = ranked else { return None };
+    let is_role = |reason: &IneligibleReason| matches!(reason, IneligibleReason::Role { .. });
+    let may_tell = |tool: ToolId| match options.tell_blocked {
+        TellBlocked::Never => false,
+        TellBlocked::ExceptRoles => !eligibility.has_reason(tool, is_role),
+        TellBlocked::Always => true,
+    };
+    let blocked: Vec<ToolId> = eligibility.ineligible().filter(|&tool| may_tell(tool)).collect();
+    if blocked.is_empty() {
+        return None;
+    }
+    let all: Vec<ToolId> = eligibility.admitted().chain(blocked).collect();
+    let fused = fused.again(&Eligibility::only(&all, index.catalog.len()));
+    let best = fused.best().filter(|&best| !eligibility.admits(best))?;
+    let score = fused.score_of(best);
+    let reasons = eligibility.reasons(best);
+    let tool_id = index.catalog.tool(best).id.clone();
+    (score >= options.min_score).then_some(BlockedMatch { tool_id, score, reasons })
+}
