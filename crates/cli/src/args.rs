@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::models::known::{self, STATIC, TUNED};
-use super::output;
+use super::{heading, output};
 use picktools::catalog::{Conflicts, OperatorAliases};
 #[cfg(feature = "fastembed")]
 use picktools::embed::FastEmbedder;
@@ -71,6 +71,7 @@ impl From<TellBlockedArg> for TellBlocked {
 
 /// How tools are ranked.
 #[derive(Args)]
+#[command(next_help_heading = heading::RANKING)]
 pub(super) struct RankingArgs {
     /// How keyword and semantic scores become one.
     #[arg(long, value_enum, default_value = "weighted")]
@@ -84,9 +85,10 @@ pub(super) struct RankingArgs {
 
 /// Which retrievers there are, and the embedding model of the semantic one.
 #[derive(Args)]
+#[command(next_help_heading = heading::MODELS)]
 pub(super) struct ModelArgs {
     /// What ranks.
-    #[arg(long, value_enum, default_value = "hybrid")]
+    #[arg(long, value_enum, default_value = "hybrid", help_heading = heading::RANKING)]
     mode: ModeArg,
     /// Embedding model: `static` or `tuned` (our own), a model's name (`picktools models list`), a folder with
     /// model.onnx and tokenizer.json, a file of the tuned kind (FILE.onnx) or the static kind (FILE.bin), or the
@@ -103,6 +105,7 @@ pub(super) struct ModelArgs {
 
 /// Where models are kept, and what some of them need.
 #[derive(Args)]
+#[command(next_help_heading = heading::MODELS)]
 pub(super) struct FolderArgs {
     /// ONNX Runtime shared library.
     #[arg(long, value_name = "FILE", env = "ORT_DYLIB_PATH")]
@@ -114,6 +117,7 @@ pub(super) struct FolderArgs {
 
 /// A catalog and how it is read.
 #[derive(Args)]
+#[command(next_help_heading = heading::CATALOG)]
 pub(super) struct CatalogArgs {
     /// Catalog file, or folder that holds tools.jsonl.
     #[arg(long, value_name = "PATH")]
@@ -124,6 +128,7 @@ pub(super) struct CatalogArgs {
 
 /// How catalogs are read.
 #[derive(Args)]
+#[command(next_help_heading = heading::CATALOG)]
 pub(super) struct ReadingArgs {
     /// Aliases of your own: a JSON object from aliases to tools, such as {"bash": "terminalRun"}; or `ecosystem`, the
     /// names that skills and models use for the tools that nearly every host has.

@@ -4,6 +4,7 @@ use clap::Args;
 use picktools::{Access, PickOptions};
 
 use super::args::RankingArgs;
+use super::heading;
 use super::history::HistoryArgs;
 use super::rerank::RerankArgs;
 
@@ -11,19 +12,20 @@ use super::rerank::RerankArgs;
 #[derive(Args)]
 pub(super) struct AskingArgs {
     #[command(flatten)]
-    pub(super) history: HistoryArgs,
-    #[command(flatten)]
     pub(super) access: AccessArgs,
-    #[command(flatten)]
-    pub(super) sources: SourceArgs,
     #[command(flatten)]
     pub(super) ranking: RankingArgs,
     #[command(flatten)]
+    pub(super) history: HistoryArgs,
+    #[command(flatten)]
     pub(super) rerank: RerankArgs,
+    #[command(flatten)]
+    pub(super) sources: SourceArgs,
 }
 
 /// Who asks, and so what may be picked and called.
 #[derive(Args, Default, Clone)]
+#[command(next_help_heading = heading::ACCESS)]
 pub(super) struct AccessArgs {
     /// Let tools that are marked unsafe be picked and called.
     #[arg(long)]
@@ -69,6 +71,7 @@ impl AccessArgs {
 
 /// How much of one source.
 #[derive(Args, Default)]
+#[command(next_help_heading = heading::PICKS)]
 pub(super) struct SourceArgs {
     /// The most tools of one source, unless it is trusted.
     #[arg(long, value_name = "N")]

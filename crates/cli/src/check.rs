@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::args::CatalogArgs;
-use super::output;
+use super::{heading, output};
 use picktools::CatalogOptions;
 use picktools::catalog::{Conflicts, Position};
 use picktools::check::{CheckReport, Finding, Severity};
@@ -19,19 +19,19 @@ pub(super) struct CheckCommand {
     #[command(flatten)]
     catalog: CatalogArgs,
     /// Folder of skills (SKILL.md) to look at too.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = heading::CATALOG)]
     skills: Option<PathBuf>,
     /// The least severity that is reported.
-    #[arg(long, value_enum, value_name = "LEVEL", default_value = "note")]
+    #[arg(long, value_enum, value_name = "LEVEL", default_value = "note", help_heading = heading::OUTPUT)]
     min_severity: Level,
     /// The least severity that makes the answer "no" (exit code 1).
-    #[arg(long, value_enum, value_name = "LEVEL", default_value = "error")]
+    #[arg(long, value_enum, value_name = "LEVEL", default_value = "error", help_heading = heading::OUTPUT)]
     deny: Level,
     /// Print JSON.
-    #[arg(long, conflicts_with = "sarif")]
+    #[arg(long, conflicts_with = "sarif", help_heading = heading::OUTPUT)]
     json: bool,
     /// Print SARIF 2.1.0, which code hosts and editors read.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     sarif: bool,
 }
 

@@ -21,7 +21,7 @@ use self::poison::{Poison, PoisonReport};
 use super::args::{Beside, ReadingArgs};
 use super::asking::AskingArgs;
 use super::report::{Page, PageSet, Side};
-use super::{output, signals};
+use super::{heading, output, signals};
 use picktools::eval::{
     Abstention, Calibration, CompareOptions, Comparison, ConfigurationReport, EvalReport, Latency, Measure,
     MeasureKind, PerQuery, Qrels, QuerySet, Run, SetReport, check_writable, compare, evaluate, write_atomically,
@@ -38,51 +38,51 @@ pub(super) struct EvalCommand {
     #[arg(value_name = "DIR", required_unless_present = "catalog", conflicts_with_all = ["catalog", "queries", "qrels"])]
     sets: Vec<PathBuf>,
     /// Catalog of a set of one's own.
-    #[arg(long, value_name = "PATH", requires_all = ["queries", "qrels"])]
+    #[arg(long, value_name = "PATH", requires_all = ["queries", "qrels"], help_heading = heading::CATALOG)]
     catalog: Option<PathBuf>,
     /// Its queries: JSON Lines with id and text, or id and messages (a transcript).
-    #[arg(long, value_name = "FILE", requires = "catalog")]
+    #[arg(long, value_name = "FILE", requires = "catalog", help_heading = heading::CATALOG)]
     queries: Option<PathBuf>,
     /// Its judgments: query, tool and grade, separated by tabs; or TREC qrels.
-    #[arg(long, value_name = "FILE", requires = "catalog")]
+    #[arg(long, value_name = "FILE", requires = "catalog", help_heading = heading::CATALOG)]
     qrels: Option<PathBuf>,
     /// How many tools are picked for a query; measures at this cutoff are added.
-    #[arg(short, value_name = "N", default_value = "10")]
+    #[arg(short, value_name = "N", default_value = "10", help_heading = heading::PICKS)]
     k: NonZeroUsize,
     /// The least score of a picked tool, 0 to 1.
-    #[arg(long, value_name = "SCORE", default_value_t = 0.0)]
+    #[arg(long, value_name = "SCORE", default_value_t = 0.0, help_heading = heading::PICKS)]
     min_score: f32,
     #[command(flatten)]
     reading: ReadingArgs,
     #[command(flatten)]
     asking: AskingArgs,
     /// Write the run of each set to DIR, as SET.trec.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = heading::OUTPUT)]
     run_out: Option<PathBuf>,
     /// Write what each retriever says of each tool to DIR/SET, for fitting the fusion: NumPy arrays, queries by tools.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = heading::OUTPUT)]
     signals_out: Option<PathBuf>,
     /// Ask each query a second time without the tools that answer it, and report how well the two are told apart.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::EVALUATION)]
     abstention: bool,
     /// Write a report to FILE: one page of HTML that needs nothing else. It compares the ranking that the other options
     /// name with those of the same model by other modes, and where it is another, with the static model.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
     report: Option<PathBuf>,
     /// Ask a seeded sample of 200 requests of each set with hostile tools in the catalog, and report what they change.
     /// The set's own sources are trusted; no other has more than one tool unless --max-per-source says so.
     #[arg(long, value_enum, value_name = "KIND",
         conflicts_with_all = ["run_out", "signals_out", "abstention", "report", "compare", "rerank",
-            "sequences", "in_use"])]
+            "sequences", "in_use"], help_heading = heading::EVALUATION)]
     poison: Option<Poison>,
     /// Compare with the runs in DIR, by a paired randomisation test.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = heading::EVALUATION)]
     compare: Option<PathBuf>,
     /// Seed of the randomisation test, and of the sample of --poison.
-    #[arg(long, value_name = "N", default_value_t = CompareOptions::default().seed)]
+    #[arg(long, value_name = "N", default_value_t = CompareOptions::default().seed, help_heading = heading::EVALUATION)]
     seed: u64,
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
 }
 

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::heading;
 use super::output;
 use picktools::sequences::Sequences;
 use picktools::{Engine, PickOptions};
 
 #[derive(Args)]
+#[command(next_help_heading = heading::RANKING)]
 pub(super) struct HistoryArgs {
     /// A tool that the task has called before, the latest last: it stays, beside those picked; may be repeated.
     #[arg(long = "in-use", value_name = "NAME")]

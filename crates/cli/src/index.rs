@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::args::{CatalogArgs, ModelArgs};
-use super::output;
+use super::{heading, output};
 use picktools::engine::IndexStats;
 
 #[derive(Args)]
@@ -16,10 +16,10 @@ pub(super) struct IndexCommand {
     #[command(flatten)]
     model: ModelArgs,
     /// Tell more: the model, the cached vectors and the digest of the catalog.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     stats: bool,
     /// Print JSON, with all of it.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
 }
 

@@ -8,6 +8,7 @@ mod asking;
 mod check;
 mod completions;
 mod eval;
+mod heading;
 mod history;
 mod index;
 mod models;

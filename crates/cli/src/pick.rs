@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::args::{Beside, CatalogArgs, TellBlockedArg, read_input};
 use super::asking::AskingArgs;
-use super::output;
 use super::translate::{ViewArgs, definitions};
+use super::{heading, output};
 use picktools::access::IneligibleReason;
 use picktools::excerpt::marked;
 use picktools::names::tools_section;
@@ -35,13 +35,45 @@ pub(super) struct PickCommand {
     query: Option<String>,
     /// Read the request from a file, or from standard input for `-`: text, any JSON, or a transcript as providers write
     /// it, whose last message of the user is the request.
-    #[arg(long, value_name = "FILE|-")]
+    #[arg(long, value_name = "FILE|-", help_heading = heading::REQUEST)]
     input: Option<PathBuf>,
     #[command(flatten)]
     catalog: CatalogArgs,
     /// Folder of skills (SKILL.md): those that the request needs are picked too, with their tools.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = heading::CATALOG)]
     skills: Option<PathBuf>,
+    #[command(flatten)]
+    asking: AskingArgs,
+    #[command(flatten)]
+    picks: PicksArgs,
+    /// Print the picks as definitions in a provider's format, ready for a request, in place of the list; with --json both
+    /// (openai, openai-responses, anthropic, gemini, ollama, mcp).
+    #[arg(long, value_name = "PROVIDER", conflicts_with_all = ["prompt_section", "explain"],
+        help_heading = heading::DEFINITIONS)]
+    provider: Option<Provider>,
+    #[command(flatten)]
+    view: ViewArgs,
+    /// Show the evidence of every candidate and every reason for exclusion.
+    #[arg(long, help_heading = heading::OUTPUT)]
+    explain: bool,
+    /// When to tell of the tool that would have been the best, had the caller been allowed to use it.
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "except-roles", help_heading = heading::OUTPUT)]
+    tell_blocked: TellBlockedArg,
+    /// Show how long each stage took, on standard error.
+    #[arg(long, help_heading = heading::OUTPUT)]
+    timings: bool,
+    /// Print the tools and skills as a section of a prompt, in place of the list.
+    #[arg(long, conflicts_with_all = ["json", "explain"], help_heading = heading::OUTPUT)]
+    prompt_section: bool,
+    /// Print JSON.
+    #[arg(long, help_heading = heading::OUTPUT)]
+    json: bool,
+}
+
+/// How many tools are picked, and which.
+#[derive(Args)]
+#[command(next_help_heading = heading::PICKS)]
+struct PicksArgs {
     /// The most tools picked.
     #[arg(short = 'k', long = "max-candidates", value_name = "N", default_value_t = 3)]
     max_candidates: usize,
@@ -51,8 +83,6 @@ pub(super) struct PickCommand {
     /// A tool that is picked whatever its score; may be repeated.
     #[arg(long = "always-include", value_name = "TOOL")]
     always_include: Vec<String>,
-    #[command(flatten)]
-    asking: AskingArgs,
     /// The most tokens of the picks' definitions (o200k_base, in the format of --provider, else of openai): tools are shown
     /// in less detail, or left out, so that they fit.
     #[arg(long, value_name = "N")]
@@ -60,27 +90,6 @@ pub(super) struct PickCommand {
     /// Return what is ranked by then.
     #[arg(long, value_name = "MS")]
     timeout_ms: Option<u64>,
-    /// Show the evidence of every candidate and every reason for exclusion.
-    #[arg(long)]
-    explain: bool,
-    /// When to tell of the tool that would have been the best, had the caller been allowed to use it.
-    #[arg(long, value_enum, value_name = "WHEN", default_value = "except-roles")]
-    tell_blocked: TellBlockedArg,
-    /// Show how long each stage took, on standard error.
-    #[arg(long)]
-    timings: bool,
-    /// Print the picks as definitions in a provider's format, ready for a request, in place of the list; with --json both
-    /// (openai, openai-responses, anthropic, gemini, ollama, mcp).
-    #[arg(long, value_name = "PROVIDER", conflicts_with_all = ["prompt_section", "explain"])]
-    provider: Option<Provider>,
-    #[command(flatten)]
-    view: ViewArgs,
-    /// Print the tools and skills as a section of a prompt, in place of the list.
-    #[arg(long, conflicts_with_all = ["json", "explain"])]
-    prompt_section: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Serialize)]
@@ -107,18 +116,18 @@ impl PickCommand {
             output::warn(report);
         }
         let mut options = PickOptions {
-            max_candidates: self.max_candidates,
-            min_score: self.min_score,
-            always_include: self.always_include,
+            max_candidates: self.picks.max_candidates,
+            min_score: self.picks.min_score,
+            always_include: self.picks.always_include,
             access: self.asking.access.access(),
-            timeout: self.timeout_ms.map(Duration::from_millis),
+            timeout: self.picks.timeout_ms.map(Duration::from_millis),
             debug: self.explain,
             tell_blocked: self.tell_blocked.into(),
             ..PickOptions::default()
         };
-        let asked = self.provider.is_some() || self.token_budget.is_some();
+        let asked = self.provider.is_some() || self.picks.token_budget.is_some();
         let view = if asked { self.view.options()? } else { TranslateOptions::default() };
-        if let Some(tokens) = self.token_budget {
+        if let Some(tokens) = self.picks.token_budget {
             let provider = self.provider.unwrap_or(Provider::OpenAiChat);
             options.token_budget = Some(TokenBudget { tokens, provider, view: view.clone() });
         }

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 
 use super::args::FolderArgs;
+use super::heading;
 use picktools::rerank::{Rerank, Reranker};
 use picktools::{PickOptions, Provider};
 
@@ -26,6 +27,7 @@ enum RerankArg {
 }
 
 #[derive(Args)]
+#[command(next_help_heading = heading::RERANKING)]
 pub(super) struct RerankArgs {
     /// Put the best candidates in another order: never, always by a cross-encoder on this machine (local) or by a language
     /// model (llm), or by the one that is named where scores lie close together (auto).

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::args::CatalogArgs;
-use super::output;
+use super::{heading, output};
 use picktools::names::NameTable;
 use picktools::skills::ToolMeaning;
 
@@ -18,7 +18,7 @@ pub(super) struct ResolveCommand {
     #[command(flatten)]
     catalog: CatalogArgs,
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
 }
 

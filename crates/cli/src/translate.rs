@@ -10,7 +10,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::args::{CatalogArgs, read_input};
-use super::output;
+use super::{heading, output};
 use picktools::names::Advertising;
 use picktools::provider::{Change, TranslateOptions, Translation};
 use picktools::{Catalog, Pick, Provider, Selection, Tool, translate};
@@ -20,20 +20,21 @@ pub(super) struct TranslateCommand {
     #[command(flatten)]
     catalog: CatalogArgs,
     /// Whose format: openai, openai-responses, anthropic, gemini, ollama or mcp.
-    #[arg(long, value_name = "PROVIDER")]
+    #[arg(long, value_name = "PROVIDER", help_heading = heading::DEFINITIONS)]
     provider: Provider,
     #[command(flatten)]
     view: ViewArgs,
     /// Compare what the strategies of --names cost in tokens.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     costs: bool,
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
 }
 
 /// How a model is shown the tools.
 #[derive(Args)]
+#[command(next_help_heading = heading::DEFINITIONS)]
 pub(super) struct ViewArgs {
     /// Have the provider hold the model to the schemas, where they can be expressed so.
     #[arg(long)]

@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 
 use super::args::{CatalogArgs, read_input};
 use super::asking::AccessArgs;
-use super::output;
 use super::translate::ViewArgs;
+use super::{heading, output};
 use picktools::call::{CallError, Hydrated, MAX_ARGUMENT_BYTES, ValidCall};
 use picktools::names::ResolvedVia;
 use picktools::provider::{Arguments, CallStream, EventReader, ToolCall};
@@ -24,21 +24,21 @@ pub(super) struct ValidateCommand {
     catalog: CatalogArgs,
     /// The calls: JSON Lines or an array of {"name": …, "arguments": …}, arguments as JSON or as text; with --provider
     /// also a whole answer of the provider, or its stream; `-` for standard input.
-    #[arg(long, value_name = "FILE|-")]
+    #[arg(long, value_name = "FILE|-", help_heading = heading::CALLS)]
     calls: PathBuf,
     /// The calls answer definitions that were translated for this provider: openai, openai-responses, anthropic,
     /// gemini, ollama or mcp.
-    #[arg(long, value_name = "PROVIDER")]
+    #[arg(long, value_name = "PROVIDER", help_heading = heading::DEFINITIONS)]
     provider: Option<Provider>,
     #[command(flatten)]
     view: ViewArgs,
     #[command(flatten)]
     access: AccessArgs,
     /// Refuse arguments of more bytes than this unread.
-    #[arg(long, value_name = "BYTES", default_value_t = MAX_ARGUMENT_BYTES)]
+    #[arg(long, value_name = "BYTES", default_value_t = MAX_ARGUMENT_BYTES, help_heading = heading::CALLS)]
     max_argument_bytes: usize,
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
 }
 

@@ -460,3 +460,34 @@ fn explanations_stay_bounded_and_true() {
     assert!(ranks.contains(" from the ranks, k = 60"), "{ranks}");
     assert!(!ranks.contains("keyword 0.35 ×"), "a sum of ranks has no weights: {ranks}");
 }
+
+#[test]
+fn the_help_lists_options_under_headings() {
+    for command in ["pick", "eval", "validate", "translate", "check", "index", "resolve"] {
+        let help = answer(&[command, "--help"]);
+        let options = help.lines().skip_while(|line| *line != "Options:").skip(1);
+        let general: Vec<&str> = options
+            .take_while(|line| line.starts_with(' ') || line.is_empty())
+            .filter(|line| line.contains("--"))
+            .collect();
+        assert!(general.iter().all(|line| line.contains("--help") || line.contains("--version")), "{general:?}");
+    }
+    let help = answer(&["pick", "--help"]);
+    let headings: Vec<&str> = help.lines().filter(|line| line.ends_with(':') && !line.starts_with(' ')).collect();
+    assert_eq!(
+        headings,
+        [
+            "Arguments:",
+            "Options:",
+            "Request:",
+            "Catalog:",
+            "Who may see what:",
+            "Ranking:",
+            "Models:",
+            "Reranking:",
+            "Picks:",
+            "Definitions for a model:",
+            "Output:"
+        ]
+    );
+}

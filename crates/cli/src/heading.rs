@@ -1,0 +1,13 @@
+//! Under which headings the help lists options, in the order in which a pick goes through them.
+
+pub(super) const REQUEST: &str = "Request";
+pub(super) const CATALOG: &str = "Catalog";
+pub(super) const ACCESS: &str = "Who may see what";
+pub(super) const RANKING: &str = "Ranking";
+pub(super) const MODELS: &str = "Models";
+pub(super) const RERANKING: &str = "Reranking";
+pub(super) const PICKS: &str = "Picks";
+pub(super) const DEFINITIONS: &str = "Definitions for a model";
+pub(super) const CALLS: &str = "Calls";
+pub(super) const EVALUATION: &str = "Evaluation";
+pub(super) const OUTPUT: &str = "Output";
