@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::definition::{Alias, Annotations, NoSchemaMode, Safety, Tool};
 use super::error::FaultKind;
 use super::policy::{self, Holder, camel_case, is_field, is_policy};
-use super::schema_faults;
+use super::{provider_tools, schema_faults};
 use crate::excerpt::is_invisible;
 use crate::json::Json;
 use crate::schema::kind;
@@ -17,6 +17,7 @@ use crate::schema::kind;
 const MAX_NAME_CHARS: usize = 512;
 
 /// One thing wrong with an entry.
+#[derive(Clone)]
 pub(super) struct EntryFault {
     pub(super) kind: FaultKind,
     pub(super) name: Option<String>,
@@ -79,12 +80,12 @@ pub(super) fn read(value: &Value, default_source: Option<&str>) -> (Option<Tool>
             tool.title = fields.string("title");
             tool.output_schema = fields.json("outputSchema");
         }
-        // OpenAI's reference: leaving `parameters` out defines a function with an empty parameter list.
         Shape::OpenAi => {
             tool.strict = fields.boolean("strict");
+            // OpenAI's reference: leaving `parameters` out defines a function with an empty parameter list.
             tool.parameters.get_or_insert_with(|| Value::Object(Map::new()));
         }
-        Shape::Anthropic => {}
+        Shape::Anthropic => tool.strict = fields.boolean("strict"),
     }
     fields.policy(&mut tool);
     tool.source = tool.source.or_else(|| default_source.map(str::to_owned));
@@ -186,13 +187,9 @@ fn detect(object: &Map<String, Value>) -> Result<(Shape, Objects<'_>), EntryFaul
     if object.contains_key("input_schema") {
         return Ok((Shape::Anthropic, vec![("", object)]));
     }
-    match object.get("type").and_then(Value::as_str) {
-        Some(hosted) if !object.contains_key("parameters") => Err(EntryFault::new(
-            "/type",
-            format!("tools of the type {hosted:?} run at the provider and have no definition to rank"),
-            "remove the entry",
-        )),
-        _ => Ok((Shape::Native, vec![("", object)])),
+    match provider_tools::fault(object).filter(|_| !object.contains_key("parameters")) {
+        Some(fault) => Err(fault),
+        None => Ok((Shape::Native, vec![("", object)])),
     }
 }
 

@@ -1,7 +1,9 @@
 //! What can go wrong with a catalog.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
@@ -32,7 +34,7 @@ pub enum CatalogError {
         faults: Vec<CatalogFault>,
     },
     /// The folder holds no catalog file.
-    #[error("the folder {} holds no tools.jsonl or tools.json; name a catalog file or a folder that has one", path.display())]
+    #[error("the folder {} holds no *.json or *.jsonl file; name a file, or a folder that has one", path.display())]
     NoCatalogInFolder {
         /// The folder.
         path: PathBuf,
@@ -70,7 +72,7 @@ pub enum CatalogError {
     /// The JSON is of no known catalog format.
     #[error(
         "{origin}: no catalog format recognised ({found}); expected tool definitions as a JSON array, JSON Lines, \
-         an object with `tools`, an MCP tools/list result, or OpenAI or Anthropic tools"
+         an object with `tools`, MCP tools/list results, or tools of OpenAI, Anthropic, Gemini or Ollama"
     )]
     UnknownFormat {
         /// Where the text comes from.
@@ -89,7 +91,9 @@ pub enum CatalogError {
 }
 
 /// Where something stands that has a fault.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+///
+/// Positions stand in the order of the files, and of what is in them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Position {
     /// Not in the catalog's entries.
@@ -102,6 +106,50 @@ pub enum Position {
     Line(usize),
     /// An entry of an array, from 1.
     Entry(usize),
+    /// A tool, from 1, of a line or entry that holds several: a page of `tools/list`, or Gemini's declarations.
+    Part(Box<Self>, usize),
+    /// Somewhere in one of several files.
+    File {
+        /// Which file it is, from 1.
+        number: usize,
+        /// Where it comes from.
+        origin: Arc<str>,
+        /// Where in it.
+        position: Box<Self>,
+    },
+}
+
+impl Position {
+    /// What it is ordered by: the number of the file, the kind of place with its text or number, and the part.
+    fn key(&self) -> (usize, u8, &str, usize, usize) {
+        match self {
+            Self::Skills => (0, 0, "", 0, 0),
+            Self::Skill(path) => (0, 1, path, 0, 0),
+            Self::OperatorAlias(alias) => (0, 2, alias, 0, 0),
+            Self::Line(number) => (0, 3, "", *number, 0),
+            Self::Entry(number) => (0, 4, "", *number, 0),
+            Self::Part(whole, part) => {
+                let (file, kind, text, number, _) = whole.key();
+                (file, kind, text, number, *part)
+            }
+            Self::File { number: file, position, .. } => {
+                let (_, kind, text, number, part) = position.key();
+                (*file, kind, text, number, part)
+            }
+        }
+    }
+}
+
+impl Ord for Position {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl PartialOrd for Position {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl fmt::Display for Position {
@@ -112,6 +160,8 @@ impl fmt::Display for Position {
             Self::OperatorAlias(alias) => write!(f, "operator alias {alias:?}"),
             Self::Line(line) => write!(f, "line {line}"),
             Self::Entry(entry) => write!(f, "entry {entry}"),
+            Self::Part(whole, part) => write!(f, "{whole}, tool {part}"),
+            Self::File { origin, position, .. } => write!(f, "{origin}: {position}"),
         }
     }
 }
@@ -143,6 +193,8 @@ pub enum FaultKind {
     UntrustedAlias,
     /// An alias of the operator means no tool, or several.
     OperatorAlias,
+    /// A tool that the provider defines itself is left out.
+    ProviderTool,
 }
 
 /// One fault of one catalog entry.

@@ -1,28 +1,31 @@
 //! From bytes to entries: text encoding, JSON or JSON Lines, and the wrappers around a list of tools.
 
-use serde_json::Value;
+use std::sync::Arc;
 
-use super::error::{CatalogError, CatalogFault, FaultKind, Position};
+use serde_json::{Map, Value};
+
+use super::entry::{self, EntryFault};
+use super::error::{CatalogError, Position};
+use super::{gemini, provider_tools};
+use crate::excerpt::marked;
 use crate::json::Json;
 use crate::schema::kind;
 
-/// The entries of one file, before anything is known of what they say.
-pub(super) struct Document {
-    pub(super) entries: Vec<Entry>,
-    /// The source that the file itself states for all its tools.
-    pub(super) source: Option<String>,
-}
+/// How much is shown of a key that is not known.
+const MAX_KEY_CHARS: usize = 60;
 
 /// One entry, or the fault that kept it from being read.
 pub(super) struct Entry {
     pub(super) position: Position,
-    pub(super) value: Result<Value, CatalogFault>,
+    pub(super) value: Result<Value, EntryFault>,
     /// Pointers to its members that stand twice.
     pub(super) repeated: Vec<String>,
+    /// The source that is stated for the list that it stands in.
+    pub(super) source: Option<Arc<str>>,
 }
 
 /// Splits the content of a catalog file into its entries.
-pub(super) fn split(bytes: &[u8], origin: &str) -> Result<Document, CatalogError> {
+pub(super) fn split(bytes: &[u8], origin: &str) -> Result<Vec<Entry>, CatalogError> {
     let text = utf8(bytes, origin)?.trim_start_matches('\u{feff}');
     if text.trim().is_empty() {
         return Err(CatalogError::UnknownFormat { origin: origin.to_owned(), found: "the file is empty".to_owned() });
@@ -58,81 +61,158 @@ fn is_json_lines(text: &str) -> bool {
         .is_some_and(|line| matches!(serde_json::from_str(line), Ok(Value::Object(_))))
 }
 
-fn lines(text: &str) -> Document {
-    let entries = text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty())
-        .map(|(index, line)| {
-            let position = Position::Line(index + 1);
-            let read = serde_json::from_str(line).map_err(|error| CatalogFault {
-                position: position.clone(),
-                kind: FaultKind::InvalidEntry,
-                name: None,
-                pointer: String::new(),
-                message: format!("not valid JSON at column {}: {}", error.column(), syntax_message(&error)),
-                remedy: "mend or remove the line".to_owned(),
-            });
-            match read {
-                Ok(Json { value, repeated }) => Entry { position, value: Ok(value), repeated },
-                Err(fault) => Entry { position, value: Err(fault), repeated: Vec::new() },
+fn lines(text: &str) -> Vec<Entry> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let entries = lines.flat_map(|(index, line)| {
+        let position = Position::Line(index + 1);
+        match serde_json::from_str(line) {
+            Ok(Json { value, repeated }) => unfold(position, Item { value, repeated, source: None }),
+            Err(error) => {
+                let message = format!("not valid JSON at column {}: {}", error.column(), syntax_message(&error));
+                vec![Entry::invalid(position, EntryFault::new("", message, "mend or remove the line"))]
             }
-        })
-        .collect();
-    Document { entries, source: None }
+        }
+    });
+    entries.collect()
 }
 
 /// Takes the list of tools out of what stands around it.
-fn unwrap(Json { value, repeated }: Json, origin: &str) -> Result<Document, CatalogError> {
+fn unwrap(Json { mut value, repeated }: Json, origin: &str) -> Result<Vec<Entry>, CatalogError> {
     let unknown = |found: String| CatalogError::UnknownFormat { origin: origin.to_owned(), found };
-    let (tools, at, source) = match value {
-        Value::Array(items) => (items, "", None),
-        Value::Object(mut object) => {
-            if let Some(Value::Object(result)) = object.get_mut("result")
-                && let Some(tools) = result.remove("tools")
-            {
-                (list(tools).map_err(unknown)?, "/result/tools", None)
-            } else if let Some(tools) = object.remove("tools") {
-                let source = object.get("source").and_then(Value::as_str).map(str::to_owned);
-                (list(tools).map_err(unknown)?, "/tools", source)
-            } else if object.contains_key("name") || object.contains_key("function") {
-                let value = Ok(Value::Object(object));
-                return Ok(Document {
-                    entries: vec![Entry { position: Position::Entry(1), value, repeated }],
-                    source: None,
-                });
-            } else {
-                let keys: Vec<&str> = object.keys().map(String::as_str).take(5).collect();
+    let list = match &mut value {
+        Value::Array(_) => List { tools: value, at: "", source: None },
+        Value::Object(object) => match take_list(object) {
+            Some(list) => list,
+            None if ["name", "function"].into_iter().chain(gemini::LISTS).any(|key| object.contains_key(key)) => {
+                return Ok(unfold(Position::Entry(1), Item { value, repeated, source: None }));
+            }
+            None => {
+                let keys: Vec<_> = object.keys().map(|key| marked(key, MAX_KEY_CHARS)).take(5).collect();
                 return Err(unknown(format!("an object with the members {keys:?}")));
             }
-        }
-        other => return Err(unknown(kind(&other).to_owned())),
+        },
+        other => return Err(unknown(kind(other).to_owned())),
     };
-    array(tools, repeated, at)
-        .map(|entries| Document { entries, source })
-        .map_err(|pointer| CatalogError::Repeated { origin: origin.to_owned(), pointer })
+    let (items, repeated) =
+        list.items(repeated).map_err(|found| unknown(format!("`tools` is {found}, not an array")))?;
+    if let Some(pointer) = repeated.into_iter().next() {
+        return Err(CatalogError::Repeated { origin: origin.to_owned(), pointer });
+    }
+    let items = items.into_iter().enumerate();
+    Ok(items.flat_map(|(index, item)| unfold(Position::Entry(index + 1), item)).collect())
 }
 
-fn list(tools: Value) -> Result<Vec<Value>, String> {
-    match tools {
-        Value::Array(items) => Ok(items),
-        other => Err(format!("`tools` is {}, not an array", kind(&other))),
+impl Entry {
+    fn invalid(position: Position, fault: EntryFault) -> Self {
+        Self { position, value: Err(fault), repeated: Vec::new(), source: None }
     }
 }
 
-/// The entries of a list at `at`, each with its members that stand twice; an error is one that is in none of them.
-fn array(items: Vec<Value>, repeated: Vec<String>, at: &str) -> Result<Vec<Entry>, String> {
-    let entry = |(index, value)| Entry { position: Position::Entry(index + 1), value: Ok(value), repeated: Vec::new() };
-    let mut entries: Vec<Entry> = items.into_iter().enumerate().map(entry).collect();
-    for pointer in repeated {
-        let within = pointer.strip_prefix(at).and_then(|rest| rest.strip_prefix('/')?.split_once('/'));
-        let entry = within.and_then(|(index, member)| Some((entries.get_mut(index.parse::<usize>().ok()?)?, member)));
-        match entry {
-            Some((entry, member)) => entry.repeated.push(format!("/{member}")),
-            None => return Err(pointer),
+/// A value that may stand for several tools.
+struct Item {
+    value: Value,
+    repeated: Vec<String>,
+    source: Option<Arc<str>>,
+}
+
+/// What stands in the place of a list of tools.
+struct List {
+    tools: Value,
+    /// The pointer to it.
+    at: &'static str,
+    source: Option<Arc<str>>,
+}
+
+impl List {
+    /// Returns the items, each with its members that stand twice, and those that stand twice beside the list; an error
+    /// is what it is in place of a list.
+    fn items(self, repeated: Vec<String>) -> Result<(Vec<Item>, Vec<String>), &'static str> {
+        let Value::Array(values) = self.tools else { return Err(kind(&self.tools)) };
+        let item = |value| Item { value, repeated: Vec::new(), source: self.source.clone() };
+        let mut items: Vec<Item> = values.into_iter().map(item).collect();
+        let mut beside = Vec::new();
+        for pointer in repeated {
+            let within = pointer.strip_prefix(self.at).and_then(|rest| rest.strip_prefix('/')?.split_once('/'));
+            let item = within.and_then(|(index, member)| Some((items.get_mut(index.parse::<usize>().ok()?)?, member)));
+            match item {
+                Some((item, member)) => item.repeated.push(format!("/{member}")),
+                None => beside.push(pointer),
+            }
         }
+        Ok((items, beside))
     }
-    Ok(entries)
+}
+
+/// Takes the tools out of a request, a `tools/list` result, or the JSON-RPC response with one.
+fn take_list(object: &mut Map<String, Value>) -> Option<List> {
+    if let Some(Value::Object(result)) = object.get_mut("result")
+        && let Some(tools) = result.shift_remove("tools")
+    {
+        return Some(List { tools, at: "/result/tools", source: None });
+    }
+    let tools = object.shift_remove("tools")?;
+    let source = object.get("source").and_then(Value::as_str).map(Arc::from);
+    Some(List { tools, at: "/tools", source })
+}
+
+/// Takes the tools out of an item that holds several: a page of a list, or Gemini's declarations.
+fn unfold(position: Position, item: Item) -> Vec<Entry> {
+    let (mut items, mut faults) = (Vec::new(), Vec::new());
+    let several = collect(item, &mut items, &mut faults);
+    let entry = |(index, Item { value, repeated, source }): (usize, Item)| {
+        let position = if several { Position::Part(Box::new(position.clone()), index + 1) } else { position.clone() };
+        Entry { position, value: Ok(value), repeated, source }
+    };
+    let mut entries: Vec<Entry> = items.into_iter().enumerate().map(entry).collect();
+    entries.extend(faults.into_iter().map(|fault| Entry::invalid(position.clone(), fault)));
+    entries
+}
+
+/// Collects the tools of an item, and returns `true` if it is a list.
+fn collect(mut item: Item, items: &mut Vec<Item>, faults: &mut Vec<EntryFault>) -> bool {
+    let object =
+        item.value.as_object_mut().filter(|object| !["name", "function"].iter().any(|key| object.contains_key(*key)));
+    let Some(object) = object else {
+        items.push(item);
+        return false;
+    };
+    let declarations = gemini::take_declarations(object);
+    let is_gemini = declarations.is_some();
+    let list = match declarations {
+        Some((at, tools)) => List { tools, at, source: item.source.clone() },
+        None => match take_list(object) {
+            Some(list) => list,
+            None => {
+                items.push(item);
+                return false;
+            }
+        },
+    };
+    let at = list.at;
+    let (within, beside) = match list.items(item.repeated) {
+        Ok(found) => found,
+        Err(found) => {
+            faults.push(EntryFault::new(at, format!("it is {found}, not an array"), "give a list of tools"));
+            return true;
+        }
+    };
+    faults.extend(beside.iter().map(entry::repeated));
+    if is_gemini {
+        items.extend(within.into_iter().map(|item| Item { value: gemini::native(item.value), ..item }));
+        let rest = std::mem::take(object).into_iter();
+        let (own, others): (Map<_, _>, Map<_, _>) = rest.partition(|(key, _)| provider_tools::is_geminis(key));
+        items.extend(own.into_iter().map(|own| Item {
+            value: Value::Object(Map::from_iter([own])),
+            repeated: Vec::new(),
+            source: None,
+        }));
+        faults.extend(others.keys().map(|key| gemini::beside(key)));
+    } else {
+        within.into_iter().for_each(|item| {
+            collect(item, items, faults);
+        });
+    }
+    true
 }
 
 /// The parser's message without the position, which is reported beside it.

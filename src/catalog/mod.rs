@@ -1,8 +1,8 @@
 //! The immutable corpus: definitions and reading.
 //!
-//! A [`Catalog`] is made once and never changes; [`Catalog::with_tools`] and [`Catalog::filtered`] make a new one
-//! that shares the tools that stay. Reading goes through three rooms: `format` splits bytes into entries and says
-//! which published shape each has, `entry` turns one entry into a [`Tool`], and `conflicts` looks at all of them
+//! A [`Catalog`] is made once and never changes; [`Catalog::with_tools`] and [`Catalog::filtered`] make a new one that
+//! shares the tools that stay. Reading goes through four rooms: `files` finds the files, `format` splits bytes into
+//! entries, `entry` turns one entry of whatever published shape into a [`Tool`], and `conflicts` looks at all of them
 //! together. Each collects faults instead of stopping at the first, so that one run reports them all. `options` says
 //! what becomes of conflicts and of untrusted sources.
 
@@ -11,15 +11,18 @@ mod conflicts;
 mod definition;
 mod entry;
 mod error;
+mod files;
 mod format;
+mod gemini;
 mod options;
 mod policy;
+mod provider_tools;
 mod sources;
 pub(crate) mod spelling;
 mod unknown;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -29,6 +32,7 @@ pub use aliases::OperatorAliases;
 pub(crate) use aliases::{is_reserved, known_for, reserved};
 pub use definition::{Alias, Annotations, NoSchemaMode, Safety, ThreatLevel, Tool};
 pub use error::{CatalogError, CatalogFault, FaultKind, Position};
+pub use files::CatalogFile;
 pub use options::{CatalogOptions, Conflicts};
 pub(crate) use options::{Entries, Examined};
 pub(crate) use sources::Sources;
@@ -37,9 +41,6 @@ pub use unknown::UnknownValue;
 pub use crate::ranking::ToolId;
 use crate::schema;
 pub use crate::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
-
-/// File names that a catalog folder is searched for, in this order.
-const FOLDER_FILES: [&str; 2] = ["tools.jsonl", "tools.json"];
 
 /// The tools that are picked from, in registration order.
 ///
@@ -65,8 +66,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Reads a catalog file, or a folder that holds `tools.jsonl` or `tools.json`, as [`CatalogOptions::open`] does
-    /// where nothing is set.
+    /// Reads a catalog file, or the files of a folder, as [`CatalogOptions::open`] does where nothing is set.
     ///
     /// # Errors
     ///
@@ -180,26 +180,6 @@ impl Catalog {
     pub(crate) fn ids(&self) -> impl Iterator<Item = ToolId> + use<> {
         (0..self.tools.len()).map(ToolId::from_index)
     }
-}
-
-fn catalog_file(path: &Path) -> Result<PathBuf, CatalogError> {
-    if !path.is_dir() {
-        return Ok(path.to_owned());
-    }
-    FOLDER_FILES
-        .iter()
-        .map(|name| path.join(name))
-        .find(|file| file.is_file())
-        .ok_or_else(|| CatalogError::NoCatalogInFolder { path: path.to_owned() })
-}
-
-/// The folder's name for a file of a usual name, else the file's name without its ending.
-fn default_source(file: &Path) -> Option<String> {
-    // `tools.json` alone does not tell its folder.
-    let file = file.canonicalize().ok()?;
-    let usual = FOLDER_FILES.iter().any(|name| file.ends_with(name));
-    let name = if usual { file.parent()?.file_name() } else { file.file_stem() };
-    name.map(|name| name.to_string_lossy().into_owned())
 }
 
 fn digest(tools: &[Arc<Tool>]) -> String {

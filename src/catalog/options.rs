@@ -1,7 +1,6 @@
 //! How a catalog is read: what becomes of conflicts, whom to trust, and the operator's own aliases.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,9 +9,10 @@ use rayon::prelude::*;
 use super::aliases::{OperatorAliases, is_reserved};
 use super::definition::{Alias, Tool};
 use super::error::{CatalogError, CatalogFault, FaultKind, Position};
+use super::files::CatalogFile;
 use super::sources::Sources;
 use super::unknown::UnknownValue;
-use super::{Catalog, catalog_file, conflicts, default_source, entry, format};
+use super::{Catalog, conflicts, entry, format};
 
 /// What becomes of names and aliases that two tools claim.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,10 +52,13 @@ pub struct CatalogOptions {
 }
 
 /// What was read before anything was settled between the tools.
+#[derive(Default)]
 pub(crate) struct Entries {
     /// Each with its position.
     pub(crate) tools: Vec<(Position, Tool)>,
     pub(crate) faults: Vec<CatalogFault>,
+    /// Tools of the provider.
+    pub(crate) left_out: Vec<CatalogFault>,
 }
 
 /// Everything that is wrong with what was read, and the tools as they were before anything gave way.
@@ -68,35 +71,51 @@ pub(crate) struct Examined {
     pub(crate) conflicts: Vec<CatalogFault>,
     /// What is wrong with the operator's aliases.
     pub(crate) alias_faults: Vec<CatalogFault>,
+    /// Tools of the provider.
+    pub(crate) left_out: Vec<CatalogFault>,
     /// Untrusted sources that are none of the catalog's.
     pub(crate) unknown_values: Vec<UnknownValue>,
 }
 
 impl CatalogOptions {
-    /// Reads a catalog file, or a folder that holds `tools.jsonl` or `tools.json`.
+    /// Reads a catalog file, or the files of a folder ([`CatalogFile::open`]).
     ///
     /// The format is detected from the content; see [`CatalogOptions::read`]. Where [`CatalogOptions::default_source`]
-    /// is not set, it is the file's name without its ending (the folder's name for the two file names above).
+    /// is not set, it is the file's name without its ending (the folder's name for `tools.jsonl` and `tools.json`).
     ///
     /// # Errors
     ///
     /// [`CatalogError`] when the path cannot be read or its content is not a valid catalog; faults of entries are
     /// reported all at once.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Catalog, CatalogError> {
-        self.open_entries(path.as_ref()).and_then(|(origin, entries)| self.build(&[], entries, &origin))
+        self.read_files(&CatalogFile::open(path)?)
     }
 
     /// Reads a catalog from bytes.
     ///
-    /// Accepted are native tool definitions, MCP `tools/list` results (bare or as a JSON-RPC response), OpenAI
-    /// tools (Chat Completions and Responses) and Anthropic tools: as a JSON array, as JSON Lines, or in the
-    /// `tools` member of an object. `origin` names the bytes in messages.
+    /// Accepted are native tool definitions, MCP `tools/list` results (bare or as a JSON-RPC response), and the tools
+    /// of an API request to OpenAI (Chat Completions and Responses), Anthropic, Gemini or Ollama: as a JSON array, as
+    /// JSON Lines, or in the `tools` member of an object. A line may be a page of `tools/list`. Gemini's schemas are
+    /// made JSON Schemas. A tool that the provider defines itself, such as `web_search`, is left out and stands in
+    /// [`Catalog::notices`]. `origin` names the bytes in messages.
     ///
     /// # Errors
     ///
     /// As [`CatalogOptions::open`].
     pub fn read(&self, bytes: &[u8], origin: &str) -> Result<Catalog, CatalogError> {
-        self.build(&[], self.read_entries(bytes, origin, None)?, origin)
+        let mut entries = Entries::default();
+        self.read_file(bytes, origin, None, std::convert::identity, &mut entries)?;
+        self.build(&[], entries, origin)
+    }
+
+    /// Reads several files as one catalog; each fault names its file.
+    ///
+    /// # Errors
+    ///
+    /// As [`CatalogOptions::open`].
+    pub fn read_files(&self, files: &[CatalogFile]) -> Result<Catalog, CatalogError> {
+        let (origin, entries) = self.read_entries(files)?;
+        self.build(&[], entries, &origin)
     }
 
     /// Makes a catalog of tools that are already in memory, by the same rules as those of a file: a tool that is marked
@@ -131,50 +150,66 @@ impl CatalogOptions {
                 entry::check(tool).into_iter().map(|fault| fault.at(position, Some(tool)))
             })
             .collect();
-        self.build(known, Entries { tools, faults }, "tools")
+        self.build(known, Entries { tools, faults, left_out: Vec::new() }, "tools")
     }
 
-    /// Reads the entries of a file or folder, and says which file it was.
-    pub(crate) fn open_entries(&self, path: &Path) -> Result<(String, Entries), CatalogError> {
-        let file = catalog_file(path)?;
-        let bytes = fs::read(&file).map_err(|source| CatalogError::Read { path: file.clone(), source })?;
-        let origin = file.display().to_string();
-        let entries = self.read_entries(&bytes, &origin, default_source(&file).as_deref())?;
-        Ok((origin, entries))
+    /// Reads the entries of files, and says what they come from.
+    pub(crate) fn read_entries(&self, files: &[CatalogFile]) -> Result<(String, Entries), CatalogError> {
+        let mut all = Entries::default();
+        for (index, file) in files.iter().enumerate() {
+            let origin: Arc<str> = file.origin.as_str().into();
+            let place = |position: Position| match files {
+                [_] => position,
+                _ => Position::File { number: index + 1, origin: Arc::clone(&origin), position: Box::new(position) },
+            };
+            self.read_file(&file.bytes, &file.origin, file.source.as_deref(), place, &mut all)?;
+        }
+        let origin = match files {
+            [file] => file.origin.clone(),
+            _ => format!("{} files", files.len()),
+        };
+        Ok((origin, all))
     }
 
-    pub(crate) fn read_entries(
+    fn read_file(
         &self,
         bytes: &[u8],
         origin: &str,
         file_source: Option<&str>,
-    ) -> Result<Entries, CatalogError> {
-        let document = format::split(bytes, origin)?;
-        let source = document.source.as_deref().or(self.default_source.as_deref()).or(file_source);
-        let read: Vec<_> = document
-            .entries
+        place: impl Fn(Position) -> Position,
+        all: &mut Entries,
+    ) -> Result<(), CatalogError> {
+        let entries = format::split(bytes, origin)?;
+        let source = self.default_source.as_deref().or(file_source);
+        let read: Vec<_> = entries
             .par_iter()
-            .map(|entry| entry.value.as_ref().map(|value| entry::read(value, source)))
+            .map(|entry| entry.value.as_ref().map(|value| entry::read(value, entry.source.as_deref().or(source))))
             .collect();
-        let mut entries = Entries { tools: Vec::with_capacity(read.len()), faults: Vec::new() };
-        for (entry, result) in document.entries.iter().zip(read) {
-            match result {
+        all.tools.reserve(read.len());
+        for (entry, result) in entries.iter().zip(read) {
+            let position = place(entry.position.clone());
+            let (tool, faults) = match result {
                 Ok((tool, mut faults)) => {
                     faults.extend(entry.repeated.iter().map(entry::repeated));
-                    entries.faults.extend(faults.into_iter().map(|fault| fault.at(&entry.position, tool.as_ref())));
-                    entries.tools.extend(tool.map(|tool| (entry.position.clone(), tool)));
+                    (tool, faults)
                 }
-                Err(fault) => entries.faults.push(fault.clone()),
+                Err(fault) => (None, vec![fault.clone()]),
+            };
+            for fault in faults {
+                let fault = fault.at(&position, tool.as_ref());
+                let left_out = fault.kind == FaultKind::ProviderTool;
+                if left_out { &mut all.left_out } else { &mut all.faults }.push(fault);
             }
+            all.tools.extend(tool.map(|tool| (position, tool)));
         }
-        Ok(entries)
+        Ok(())
     }
 
     /// The one way to a catalog: trust first, then what is wrong between the tools.
     fn build(&self, known: &[Arc<Tool>], entries: Entries, origin: &str) -> Result<Catalog, CatalogError> {
-        let Entries { mut tools, faults } = entries;
+        let Entries { mut tools, faults, left_out: mut notices } = entries;
         self.mark(&mut tools);
-        let mut notices: Vec<_> = tools.iter_mut().flat_map(|(position, tool)| self.distrust(position, tool)).collect();
+        notices.extend(tools.iter_mut().flat_map(|(position, tool)| self.distrust(position, tool)));
         let known = known.iter().enumerate().map(|(index, tool)| (Position::Entry(index + 1), Arc::clone(tool)));
         let more = tools.into_iter().map(|(position, tool)| (position, Arc::new(tool)));
         let mut catalog = self.settle(known.chain(more).collect(), faults, origin)?;
@@ -185,7 +220,7 @@ impl CatalogOptions {
 
     /// Looks for everything that is wrong with what was read, and leaves nothing out.
     pub(crate) fn examine(&self, entries: Entries) -> Examined {
-        let Entries { mut tools, faults } = entries;
+        let Entries { mut tools, faults, left_out } = entries;
         let unknown_values = self.unknown_values(&self.mark(&mut tools));
         let tools: Vec<(Position, Arc<Tool>)> =
             tools.into_iter().map(|(position, tool)| (position, Arc::new(tool))).collect();
@@ -199,7 +234,7 @@ impl CatalogOptions {
         });
         let settled = conflicts::settle(counting.collect(), self.aliases.as_ref());
         let conflicts::Settled { conflicts, alias_faults, .. } = settled;
-        Examined { tools, faults, conflicts, alias_faults, unknown_values }
+        Examined { tools, faults, conflicts, alias_faults, left_out, unknown_values }
     }
 
     /// Marks the tools of untrusted sources, and returns all sources.

@@ -25,7 +25,8 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::catalog::{
-    CatalogError, CatalogFault, CatalogOptions, Conflicts, Entries, Examined, FaultKind, Position, Tool, UnknownValue,
+    CatalogError, CatalogFault, CatalogFile, CatalogOptions, Conflicts, Entries, Examined, FaultKind, Position, Tool,
+    UnknownValue,
 };
 use crate::excerpt::marked;
 
@@ -93,7 +94,7 @@ pub struct Finding {
 }
 
 impl CheckReport {
-    /// Looks at a catalog file, or at a folder that holds `tools.jsonl` or `tools.json`.
+    /// Looks at a catalog file, or at the files of a folder ([`CatalogFile::open`]).
     ///
     /// With [`Conflicts::Warn`] conflicts are warnings, since such a catalog is read without
     /// what gives way.
@@ -102,8 +103,7 @@ impl CheckReport {
     ///
     /// [`CatalogError`] when the file cannot be read or holds no catalog at all; everything else is a finding.
     pub fn open(path: impl AsRef<Path>, options: &CatalogOptions) -> Result<Self, CatalogError> {
-        let (origin, entries) = options.open_entries(path.as_ref())?;
-        Ok(Self::of(entries, origin, options))
+        Self::read_files(&CatalogFile::open(path)?, options)
     }
 
     /// Looks at a catalog in memory; `origin` names it.
@@ -112,8 +112,17 @@ impl CheckReport {
     ///
     /// As [`CheckReport::open`].
     pub fn read(bytes: &[u8], origin: &str, options: &CatalogOptions) -> Result<Self, CatalogError> {
-        let entries = options.read_entries(bytes, origin, None)?;
-        Ok(Self::of(entries, origin.to_owned(), options))
+        Self::read_files(&[CatalogFile::new(origin, bytes)], options)
+    }
+
+    /// Looks at several files as one catalog; each finding names its file.
+    ///
+    /// # Errors
+    ///
+    /// As [`CheckReport::open`].
+    pub fn read_files(files: &[CatalogFile], options: &CatalogOptions) -> Result<Self, CatalogError> {
+        let (origin, entries) = options.read_entries(files)?;
+        Ok(Self::of(entries, origin, options))
     }
 
     /// Returns every rule, in the order of the documentation.
@@ -188,7 +197,8 @@ fn refused(examined: &Examined, conflicts: Conflicts) -> Vec<Finding> {
     let entries = examined.faults.iter().map(|fault| finding(fault, Severity::Error));
     let clashes = examined.conflicts.iter().map(|fault| finding(fault, settled));
     let operator = examined.alias_faults.iter().map(|fault| finding(fault, Severity::Error));
-    entries.chain(clashes).chain(operator).collect()
+    let left_out = examined.left_out.iter().map(|fault| finding(fault, rules::PROVIDER_TOOL.severity));
+    entries.chain(clashes).chain(operator).chain(left_out).collect()
 }
 
 fn rule_of(kind: FaultKind) -> &'static Rule {
@@ -200,6 +210,7 @@ fn rule_of(kind: FaultKind) -> &'static Rule {
         FaultKind::ConfusableName => &rules::CONFUSABLE_NAME,
         FaultKind::AliasConflict | FaultKind::UntrustedAlias => &rules::ALIAS_CONFLICT,
         FaultKind::OperatorAlias => &rules::OPERATOR_ALIAS,
+        FaultKind::ProviderTool => &rules::PROVIDER_TOOL,
     }
 }
 

@@ -67,6 +67,8 @@ rules! {
         "An alias is claimed twice or is another tool's name", "let one tool have it";
     OPERATOR_ALIAS = "operator-alias", Error,
         "An alias of the operator means no tool, or several", "name one tool of the catalog";
+    PROVIDER_TOOL = "provider-tool", Note,
+        "The entry is a tool of the provider without a definition", "give it to the provider beside the picks";
     CONFUSABLE_NAME = "confusable-name", Error,
         "A name looks like another and is written otherwise", "write it in the letters of one script, or rename the tool";
     IMITATED_NAME = "imitated-name", Warning,

@@ -10,6 +10,8 @@ mod checking;
 mod translating;
 // Catalogs: every format, every fault with its place, identity and digest.
 mod formats;
+// Where catalogs come from: what providers were given, pages of a list, several files.
+mod reading;
 // Policy of a catalog: nothing of it goes unread.
 mod policy;
 // Picks: guarantees, the cut, determinism, odd requests.

@@ -3,13 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::models::known::{self, STATIC, TUNED};
 use super::{heading, output};
-use picktools::catalog::{Conflicts, OperatorAliases};
 #[cfg(feature = "fastembed")]
 use picktools::embed::FastEmbedder;
 use picktools::embed::{EmbedError, Embedder, Role};
@@ -17,7 +15,7 @@ use picktools::options::{Choice, DEFAULT_RRF_K, Fusion, TellBlocked};
 use picktools::rerank::Reranker;
 use picktools::sequences::Sequences;
 use picktools::skills::Skill;
-use picktools::{Catalog, CatalogOptions, Engine, EngineBuilder, Mode, PickOptions};
+use picktools::{Catalog, Engine, EngineBuilder, Mode, PickOptions};
 
 /// Which retrievers rank.
 #[derive(Clone, Copy, ValueEnum)]
@@ -113,90 +111,6 @@ pub(super) struct FolderArgs {
     /// Where embeddings and fetched models are kept [default: the user's cache folder].
     #[arg(long, value_name = "DIR", env = "PICKTOOLS_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
-}
-
-/// A catalog and how it is read.
-#[derive(Args)]
-#[command(next_help_heading = heading::CATALOG)]
-pub(super) struct CatalogArgs {
-    /// Catalog file, or folder that holds tools.jsonl.
-    #[arg(long, value_name = "PATH")]
-    catalog: PathBuf,
-    #[command(flatten)]
-    reading: ReadingArgs,
-}
-
-/// How catalogs are read.
-#[derive(Args)]
-#[command(next_help_heading = heading::CATALOG)]
-pub(super) struct ReadingArgs {
-    /// Aliases of your own: a JSON object from aliases to tools, such as {"bash": "terminalRun"}; or `ecosystem`, the
-    /// names that skills and models use for the tools that nearly every host has.
-    #[arg(long, value_name = "FILE|ecosystem")]
-    aliases: Option<PathBuf>,
-    /// What becomes of names and aliases that two tools claim: refuse the catalog, or keep the first and warn.
-    #[arg(long, value_enum, value_name = "HOW", default_value = "strict")]
-    conflicts: ConflictsArg,
-    /// An untrusted source, with all that look like it: its aliases do not count, its names give way; may be repeated.
-    #[arg(long = "untrusted-source", value_name = "SOURCE")]
-    untrusted_sources: Vec<String>,
-    /// Let aliases that untrusted sources claim count, but for those of the ecosystem.
-    #[arg(long)]
-    allow_claimed_aliases: bool,
-}
-
-/// What becomes of conflicts.
-#[derive(Clone, Copy, ValueEnum)]
-enum ConflictsArg {
-    Strict,
-    Warn,
-}
-
-impl CatalogArgs {
-    /// Reads the catalog.
-    pub(super) fn open(&self) -> anyhow::Result<Catalog> {
-        self.reading.open(&self.catalog)
-    }
-
-    /// Where the catalog is.
-    pub(super) fn path(&self) -> &Path {
-        &self.catalog
-    }
-
-    /// How it is read.
-    pub(super) fn options(&self) -> anyhow::Result<CatalogOptions> {
-        self.reading.options()
-    }
-}
-
-impl ReadingArgs {
-    /// Reads a catalog, and warns of what was left out.
-    pub(super) fn open(&self, catalog: &Path) -> anyhow::Result<Catalog> {
-        let catalog = self.options()?.open(catalog)?;
-        for notice in catalog.notices() {
-            output::warn(notice);
-        }
-        output::warn_of_unknown(&catalog.unknown_values());
-        Ok(catalog)
-    }
-
-    fn options(&self) -> anyhow::Result<CatalogOptions> {
-        let aliases = match self.aliases.as_deref() {
-            Some(path) if path == Path::new("ecosystem") => Some(OperatorAliases::ecosystem()),
-            Some(path) => Some(OperatorAliases::open(path)?),
-            None => None,
-        };
-        Ok(CatalogOptions {
-            conflicts: match self.conflicts {
-                ConflictsArg::Strict => Conflicts::Strict,
-                ConflictsArg::Warn => Conflicts::Warn,
-            },
-            untrusted_sources: self.untrusted_sources.iter().cloned().collect(),
-            allow_claimed_aliases: self.allow_claimed_aliases,
-            aliases,
-            default_source: None,
-        })
-    }
 }
 
 impl RankingArgs {
@@ -520,14 +434,4 @@ pub(super) fn progress_bar(what: &'static str) -> ProgressBar {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
-}
-
-/// Reads a file, or standard input for `-`.
-pub(super) fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
-    if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes).context("cannot read standard input")?;
-        return Ok(bytes);
-    }
-    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use super::args::CatalogArgs;
+use super::reading::CatalogArgs;
 use super::{heading, output};
 use picktools::CatalogOptions;
 use picktools::catalog::{Conflicts, Position};
@@ -55,13 +55,14 @@ impl Level {
 impl CheckCommand {
     /// Answers "no" where something is as bad as what is denied, reported or not.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let mut report = CheckReport::open(self.catalog.path(), &self.catalog.options()?)?;
+        let files = self.catalog.files()?;
+        let mut report = CheckReport::read_files(&files, &self.catalog.options()?)?;
         output::warn_of_unknown(&report.unknown_values);
         if let Some(folder) = &self.skills {
             let found = SkillFolder::open(folder)?;
             // What is wrong with the catalog is told already.
             let options = CatalogOptions { conflicts: Conflicts::Warn, ..self.catalog.options()? };
-            let catalog = options.open(self.catalog.path()).ok();
+            let catalog = options.read_files(&files).ok();
             if catalog.is_none() {
                 output::warn("the skills' tools are looked for once the catalog can be read");
             }
@@ -125,9 +126,9 @@ fn sarif(report: &CheckReport) -> Value {
         .findings
         .iter()
         .map(|finding| {
-            let mut physical = json!({"artifactLocation": {"uri": uri(&report.catalog)}});
-            // Only JSON Lines has an entry a line.
-            if let Position::Line(line) = finding.position {
+            let (file, line) = file_and_line(&finding.position);
+            let mut physical = json!({"artifactLocation": {"uri": uri(file.unwrap_or(&report.catalog))}});
+            if let Some(line) = line {
                 physical["region"] = json!({"startLine": line});
             }
             let quoted =
@@ -157,6 +158,16 @@ fn sarif(report: &CheckReport) -> Value {
             "results": results,
         }],
     })
+}
+
+/// Which of several files it is, and the line of JSON Lines.
+fn file_and_line(position: &Position) -> (Option<&str>, Option<usize>) {
+    match position {
+        Position::File { origin, position, .. } => (Some(origin), file_and_line(position).1),
+        Position::Part(whole, _) => file_and_line(whole),
+        Position::Line(line) => (None, Some(*line)),
+        _ => (None, None),
+    }
 }
 
 /// A path as a URI reference: with slashes, and with percent signs for what a URI cannot hold.

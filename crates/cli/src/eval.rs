@@ -18,8 +18,9 @@ use serde::Serialize;
 use self::asking::{Answers, Doubts, pick_all};
 use self::plan::{Configuration, Plan};
 use self::poison::{Poison, PoisonReport};
-use super::args::{Beside, ReadingArgs};
+use super::args::Beside;
 use super::asking::AskingArgs;
+use super::reading::ReadingArgs;
 use super::report::{Page, PageSet, Side};
 use super::{heading, output, signals};
 use picktools::eval::{
@@ -37,9 +38,9 @@ pub(super) struct EvalCommand {
     /// Folders with tools.jsonl, queries.jsonl and qrels.tsv.
     #[arg(value_name = "DIR", required_unless_present = "catalog", conflicts_with_all = ["catalog", "queries", "qrels"])]
     sets: Vec<PathBuf>,
-    /// Catalog of a set of one's own.
+    /// Catalog of a set of one's own: a file, `-` for standard input, or a folder; may be repeated.
     #[arg(long, value_name = "PATH", requires_all = ["queries", "qrels"], help_heading = heading::CATALOG)]
-    catalog: Option<PathBuf>,
+    catalog: Vec<PathBuf>,
     /// Its queries: JSON Lines with id and text, or id and messages (a transcript).
     #[arg(long, value_name = "FILE", requires = "catalog", help_heading = heading::CATALOG)]
     queries: Option<PathBuf>,
@@ -89,7 +90,7 @@ pub(super) struct EvalCommand {
 /// Where a set lies.
 struct Set {
     name: String,
-    catalog: PathBuf,
+    catalog: Vec<PathBuf>,
     queries: PathBuf,
     qrels: PathBuf,
 }
@@ -249,9 +250,9 @@ impl EvalCommand {
     }
 
     fn sets(&self) -> anyhow::Result<Vec<Set>> {
-        if let (Some(catalog), Some(queries), Some(qrels)) = (&self.catalog, &self.queries, &self.qrels) {
-            let (catalog, queries, qrels) = (catalog.clone(), queries.clone(), qrels.clone());
-            return Ok(vec![Set { name: name_of(&catalog)?, catalog, queries, qrels }]);
+        if let ([first, ..], Some(queries), Some(qrels)) = (&self.catalog[..], &self.queries, &self.qrels) {
+            let (catalog, queries, qrels) = (self.catalog.clone(), queries.clone(), qrels.clone());
+            return Ok(vec![Set { name: name_of(first)?, catalog, queries, qrels }]);
         }
         self.sets
             .iter()
@@ -263,7 +264,7 @@ impl EvalCommand {
                     );
                 }
                 let (queries, qrels) = (folder.join("queries.jsonl"), folder.join("qrels.tsv"));
-                Ok(Set { name: name_of(folder)?, catalog: folder.clone(), queries, qrels })
+                Ok(Set { name: name_of(folder)?, catalog: vec![folder.clone()], queries, qrels })
             })
             .collect()
     }
@@ -308,6 +309,9 @@ impl EvalCommand {
 
 /// Names a set after its folder or catalog file.
 fn name_of(path: &Path) -> anyhow::Result<String> {
+    if path == Path::new("-") {
+        return Ok("set".to_owned());
+    }
     let path = path.canonicalize().with_context(|| format!("cannot read {}", path.display()))?;
     let stem = if path.is_dir() { path.file_name() } else { path.file_stem() };
     Ok(stem.map_or_else(|| "set".to_owned(), |stem| stem.to_string_lossy().into_owned()))

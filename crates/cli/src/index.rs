@@ -5,7 +5,8 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 
-use super::args::{CatalogArgs, ModelArgs};
+use super::args::ModelArgs;
+use super::reading::CatalogArgs;
 use super::{heading, output};
 use picktools::engine::IndexStats;
 

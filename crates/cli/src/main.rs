@@ -14,6 +14,7 @@ mod index;
 mod models;
 mod output;
 mod pick;
+mod reading;
 mod report;
 mod rerank;
 mod resolve;

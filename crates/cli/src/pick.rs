@@ -9,8 +9,9 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::args::{Beside, CatalogArgs, TellBlockedArg, read_input};
+use super::args::{Beside, TellBlockedArg};
 use super::asking::AskingArgs;
+use super::reading::{CatalogArgs, read_input};
 use super::translate::{ViewArgs, definitions};
 use super::{heading, output};
 use picktools::access::IneligibleReason;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 
-use super::args::CatalogArgs;
+use super::reading::CatalogArgs;
 use super::{heading, output};
 use picktools::names::NameTable;
 use picktools::skills::ToolMeaning;

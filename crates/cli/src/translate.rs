@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::args::{CatalogArgs, read_input};
+use super::reading::{CatalogArgs, read_input};
 use super::{heading, output};
 use picktools::names::Advertising;
 use picktools::provider::{Change, TranslateOptions, Translation};

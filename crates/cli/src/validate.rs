@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::args::{CatalogArgs, read_input};
 use super::asking::AccessArgs;
+use super::reading::{CatalogArgs, read_input};
 use super::translate::ViewArgs;
 use super::{heading, output};
 use picktools::call::{CallError, Hydrated, MAX_ARGUMENT_BYTES, ValidCall};

@@ -2,6 +2,8 @@
 
 // Answers, exit codes, bad input.
 mod cli;
+// Catalogs of several files, of folders and from standard input.
+mod catalogs;
 // The models by name: listing, pulling, and the tuned one.
 mod models;
 // Evaluation of rankings: figures, floors, comparison.

@@ -1,0 +1,72 @@
+//! Which files a catalog is read from.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::error::CatalogError;
+
+/// File names that stand for all of a folder, in this order: a set of an evaluation has other files beside them.
+const FOLDER_FILES: [&str; 2] = ["tools.jsonl", "tools.json"];
+
+/// A file of a catalog, or what stands for one.
+#[derive(Debug, Clone)]
+pub struct CatalogFile {
+    pub(super) origin: String,
+    pub(super) bytes: Vec<u8>,
+    /// The source of tools that name none, where nothing else is said.
+    pub(super) source: Option<String>,
+}
+
+impl CatalogFile {
+    /// Makes a file of what was read elsewhere; `origin` names it in messages.
+    pub fn new(origin: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        Self { origin: origin.into(), bytes: bytes.into(), source: None }
+    }
+
+    /// Reads a file, or the files of a folder: its `tools.jsonl` or `tools.json` where it holds one, else all that end
+    /// in `.json` or `.jsonl`, in the order of their names. Hidden files and folders within are not read.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError`] when something cannot be read, or a folder holds nothing to read.
+    pub fn open(path: impl AsRef<Path>) -> Result<Vec<Self>, CatalogError> {
+        let path = path.as_ref();
+        let files = if path.is_dir() { of_folder(path)? } else { vec![path.to_owned()] };
+        files.iter().map(|file| Self::read(file)).collect()
+    }
+
+    fn read(path: &Path) -> Result<Self, CatalogError> {
+        let bytes = fs::read(path).map_err(|source| CatalogError::Read { path: path.to_owned(), source })?;
+        Ok(Self { origin: path.display().to_string(), bytes, source: default_source(path) })
+    }
+}
+
+fn of_folder(folder: &Path) -> Result<Vec<PathBuf>, CatalogError> {
+    if let Some(file) = FOLDER_FILES.iter().map(|name| folder.join(name)).find(|file| file.is_file()) {
+        return Ok(vec![file]);
+    }
+    let error = |source| CatalogError::Read { path: folder.to_owned(), source };
+    let paths = fs::read_dir(folder).map_err(error)?.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths = paths.collect::<Result<Vec<_>, _>>().map_err(error)?;
+    paths.retain(|path| is_catalog(path));
+    paths.sort();
+    if paths.is_empty() {
+        return Err(CatalogError::NoCatalogInFolder { path: folder.to_owned() });
+    }
+    Ok(paths)
+}
+
+fn is_catalog(path: &Path) -> bool {
+    let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let ending = path.extension().is_some_and(|ending| ending == "json" || ending == "jsonl");
+    ending && !hidden && path.is_file()
+}
+
+/// The folder's name for a file of a usual name, else the file's name without its ending.
+fn default_source(file: &Path) -> Option<String> {
+    // `tools.json` alone does not tell its folder.
+    let file = file.canonicalize().ok()?;
+    let usual = FOLDER_FILES.iter().any(|name| file.ends_with(name));
+    let name = if usual { file.parent()?.file_name() } else { file.file_stem() };
+    name.map(|name| name.to_string_lossy().into_owned())
+}
