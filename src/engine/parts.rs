@@ -16,7 +16,7 @@ use crate::ranking::ToolId;
 use crate::retrieve::{self, FoundTerm, query_terms};
 use crate::select::static_vectors;
 use crate::selection::Stage;
-use crate::text::is_stop_word;
+use crate::text::FunctionWords;
 
 /// A part's best tool stands for it where it is more likely right than wrong.
 const GOOD: f32 = 0.5;
@@ -78,7 +78,9 @@ pub(super) fn parts<'q>(
 
 /// Returns `true` if a text has a word that carries an intent.
 fn says_something(text: &str) -> bool {
-    text.split(|c: char| !c.is_alphanumeric() && c != '\'').any(|word| !word.is_empty() && !is_stop_word(word))
+    let words = || text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let function_words = FunctionWords::of(words());
+    words().any(|word| !function_words.contains(word))
 }
 
 /// The parts' vectors, one a row; of zeros where the model knows nothing of the part.

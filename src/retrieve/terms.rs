@@ -4,7 +4,7 @@ use foldhash::{HashMap, HashMapExt};
 
 use crate::index::{IndexError, IndexedTerm, KeywordIndex};
 use crate::query::MAX_SENTENCES;
-use crate::text::{AnalyzedTerm, Analyzer, TermKind, is_stop_word};
+use crate::text::{AnalyzedTerm, Analyzer, FunctionWords, TermKind};
 
 /// One term of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +54,6 @@ pub(crate) fn query_terms(sentences: &[&str]) -> Vec<QueryTerm> {
     // A word and the pair that it ends, every six letters.
     let most = sentences.iter().map(|text| text.len()).sum::<usize>() / 3;
     let mut terms: Vec<QueryTerm> = Vec::with_capacity(most);
-    let mut telling = Vec::with_capacity(most);
     let mut places: HashMap<String, usize> = HashMap::with_capacity(most);
     let mut analyzer = Analyzer::new();
     for (sentence, text) in sentences.iter().enumerate() {
@@ -66,13 +65,14 @@ pub(crate) fn query_terms(sentences: &[&str]) -> Vec<QueryTerm> {
             }
             places.insert(term.to_owned(), terms.len());
             let word = &text[start..end];
-            telling.push(!is_stop_word(word));
             terms.push(QueryTerm { term: term.to_owned(), kind, word: word.to_owned(), sentences: 1 << sentence });
         });
     }
-    if telling.contains(&true) {
-        let mut telling = telling.into_iter();
-        terms.retain(|_| telling.next() == Some(true));
+    let words = terms.iter().filter(|term| term.kind == TermKind::Word).map(|term| term.word.as_str());
+    let function_words = FunctionWords::of(words);
+    let is_telling = |term: &QueryTerm| !function_words.contains(&term.word);
+    if terms.iter().any(is_telling) {
+        terms.retain(is_telling);
     }
     terms
 }

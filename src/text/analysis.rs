@@ -10,27 +10,16 @@
 use std::iter::Peekable;
 use std::sync::LazyLock;
 
-use foldhash::{HashMap, HashMapExt, HashSet};
+use foldhash::{HashMap, HashMapExt};
 use serde::Serialize;
 use tantivy::tokenizer::{
     AsciiFoldingFilter, Language, LowerCaser, RemoveLongFilter, Stemmer, TextAnalyzer, Token, TokenStream, Tokenizer,
 };
 
+use super::function_words::is_stop_word;
+
 /// Words of more bytes than this are no words and are dropped.
 const MAX_WORD_BYTES: usize = 64;
-
-/// English function words and the words of asking, which say nothing of what is asked for.
-static STOP_WORDS: LazyLock<HashSet<&str>> =
-    LazyLock::new(|| include_str!("stop_words.txt").lines().filter(|line| !line.starts_with('#')).collect());
-
-/// Returns `true` if a word, whatever its case, carries no intent of its own.
-pub(crate) fn is_stop_word(word: &str) -> bool {
-    if word.contains(char::is_uppercase) {
-        STOP_WORDS.contains(word.to_lowercase().as_str())
-    } else {
-        STOP_WORDS.contains(word)
-    }
-}
 
 /// Words of one stem that have no meaning in common (`models/train/stems`): of each stem, words and what stands for them
 /// in its place.

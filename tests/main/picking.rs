@@ -128,6 +128,25 @@ fn a_word_that_shares_nothing_but_a_stem_is_no_reason() {
 }
 
 #[test]
+fn a_function_word_of_another_language_is_no_reason() {
+    for (request, function_words) in [
+        ("el tiempo de Madrid", &["el", "de"][..]),
+        ("Wie ist das Wetter in der Stadt", &["wie", "ist", "das", "der"]),
+        ("envoie le rapport à Marie", &["le", "à"]),
+        ("prenota un tavolo per due al ristorante", &["un", "per", "al"]),
+    ] {
+        let selection = pick(&WORKPLACE, request, &PickOptions { debug: true, ..PickOptions::default() });
+        for Considered { tool_id, provenance, .. } in selection.considered.iter().flatten() {
+            let matched = provenance.keyword.iter().flat_map(|keyword| &keyword.terms).map(|term| &term.word);
+            let near = provenance.semantic.iter().flat_map(|semantic| &semantic.words).map(|word| &word.word);
+            for word in matched.chain(near) {
+                assert!(!function_words.contains(&word.to_lowercase().as_str()), "{request}: {word:?} of {tool_id}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_reason_shows_the_word_of_the_tool_where_the_request_has_another_form() {
     let engine = engine(catalog([Tool::new("book_hotel", "Makes a Booking at one of many hotels")]));
     let selection = pick(&engine, "bookings in hotels, HOTEL by hotel", &in_mode(Mode::Keyword));

@@ -14,7 +14,7 @@ use crate::embed::{Embedder, Role};
 use crate::index::{Vectors, products};
 use crate::ranking::ToolId;
 use crate::selection::WordEvidence;
-use crate::text::{EmbeddingText, is_stop_word};
+use crate::text::{EmbeddingText, FunctionWords};
 
 /// The most words that the evidence holds.
 const MAX_WORDS: usize = 4;
@@ -51,7 +51,8 @@ impl<'a> RequestWords<'a> {
             }
         }
         let vectors = Array2::from_shape_vec((words.len(), vectors.ncols()), distinct).ok()?;
-        let telling = words.iter().map(|word| is_telling(word)).collect();
+        let function_words = FunctionWords::of(words.iter().copied());
+        let telling = words.iter().map(|word| is_telling(word, &function_words)).collect();
         Some(Self { words, vectors, telling, length })
     }
 
@@ -71,8 +72,9 @@ impl<'a> RequestWords<'a> {
         let Some((found, others)) = word_vectors(vectors.embedder().as_ref(), Role::Document, &document.text) else {
             return Vec::new();
         };
-        let telling: Vec<usize> =
-            (0..found.len()).filter(|&other| is_telling(&document.text[found[other].clone()])).collect();
+        let function_words = FunctionWords::of(found.iter().map(|word| &document.text[word.clone()]));
+        let is_telling = |other: &usize| is_telling(&document.text[found[*other].clone()], &function_words);
+        let telling: Vec<usize> = (0..found.len()).filter(is_telling).collect();
         let products = products(self.vectors.select(Axis(0), &weighty).view(), others.view());
         let evidence = weighty.iter().zip(products.rows()).filter_map(|(&word, products)| {
             // Of equal ones the first.
@@ -92,8 +94,8 @@ impl<'a> RequestWords<'a> {
 }
 
 /// Returns `true` if a word may be a reason: it has letters, and carries an intent.
-fn is_telling(word: &str) -> bool {
-    word.contains(char::is_alphabetic) && !is_stop_word(word)
+fn is_telling(word: &str, function_words: &FunctionWords) -> bool {
+    word.contains(char::is_alphabetic) && !function_words.contains(word)
 }
 
 /// The words of `text` and their vectors, one a row. A model is foreign code: an answer that does not fit the text is
@@ -169,7 +171,12 @@ mod tests {
             "{found:?}"
         );
         assert!(rain.similarity > 0.3 && rain.similarity < 1.0 && rain.contribution > 0.1, "{rain:?}");
-        assert!(found.iter().all(|near| is_telling(&near.word) && is_telling(&near.meets)), "{found:?}");
+        assert!(
+            found
+                .iter()
+                .all(|near| [&near.word, &near.meets].iter().all(|word| is_telling(word, &FunctionWords::default()))),
+            "{found:?}"
+        );
         assert_eq!(found.iter().filter(|near| near.word.eq_ignore_ascii_case("rain")).count(), 1, "{found:?}");
     }
 
