@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 use tokio::time::timeout_at;
 
-use self::pool::Pool;
+use self::pool::{Pool, Started};
 
 /// How many pieces of work with a deadline run at once, in the whole process. Such work mostly waits: for a language model
 /// that takes a second, these are 128 picks a second. A thread that is held by late work costs the part of its stack that
@@ -34,6 +34,22 @@ pub(crate) enum Missed {
     Lost(String),
 }
 
+/// Work that was started.
+pub(crate) enum Pending<T> {
+    Done(Result<T, Missed>),
+    Started(Started<T>),
+}
+
+impl<T> Pending<T> {
+    /// Waits for the work until its deadline.
+    pub(crate) fn wait(self) -> Result<T, Missed> {
+        match self {
+            Self::Done(answer) => answer,
+            Self::Started(started) => started.wait(),
+        }
+    }
+}
+
 impl Missed {
     pub(crate) fn panicked() -> Self {
         Self::Lost("it panicked".to_owned())
@@ -49,6 +65,10 @@ impl Deadline {
     /// A timeout too long to be a point in time is none.
     pub(crate) fn after(timeout: Option<Duration>) -> Self {
         Self(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
+    }
+
+    pub(crate) fn at(instant: Option<Instant>) -> Self {
+        Self(instant)
     }
 
     pub(crate) fn instant(self) -> Option<Instant> {
@@ -70,7 +90,18 @@ impl Deadline {
             let thread = thread.spawn(work).map_err(Missed::no_thread)?;
             return thread.join().map_err(|_| Missed::panicked());
         };
-        POOL.run(instant, work)
+        POOL.start(instant, work)?.wait()
+    }
+
+    /// Starts `work` on another thread, to be waited for later. Without a deadline it is done here and now.
+    pub(crate) fn start<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> Pending<T> {
+        match self.0 {
+            None => Pending::Done(Ok(work())),
+            Some(instant) => match POOL.start(instant, work) {
+                Ok(started) => Pending::Started(started),
+                Err(missed) => Pending::Done(Err(missed)),
+            },
+        }
     }
 
     /// Waits for a future until the deadline, on another thread with a small runtime, so that the caller may be
@@ -111,6 +142,8 @@ mod tests {
         let soon = Deadline::after(Some(Duration::from_millis(50)));
         assert_eq!(soon.run(|| 7), Ok(7));
         assert_eq!(soon.run(|| thread::sleep(Duration::from_secs(2))), Err(Missed::Expired));
+        assert_eq!(soon.start(|| thread::sleep(Duration::from_secs(2))).wait(), Err(Missed::Expired));
+        assert_eq!(Deadline::after(None).start(|| 7).wait(), Ok(7));
         assert!(matches!(Deadline::after(None).run(|| panic!("on purpose")), Err::<(), _>(Missed::Lost(_))));
         assert!(!Deadline::after(Some(Duration::MAX)).has_passed());
     }

@@ -76,7 +76,7 @@ pub(crate) fn base_url(url: &str) -> Result<Uri, &'static str> {
 pub(crate) fn reason(error: &ureq::Error, timeout: Duration) -> String {
     match error {
         ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve) => {
-            format!("no connection within {CONNECT_TIMEOUT:?}")
+            format!("no connection within {:?}", CONNECT_TIMEOUT.min(timeout))
         }
         ureq::Error::Timeout(_) => format!("no whole answer within {timeout:?}"),
         ureq::Error::Io(error) => format!("the connection failed: {error}"),

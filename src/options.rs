@@ -92,7 +92,8 @@ pub struct PickOptions {
     pub min_score: f32,
     /// Who asks, and so what may be picked.
     pub access: Access,
-    /// How long the pick may take. What is ranked by then is returned, marked as degraded. As JSON whole milliseconds,
+    /// How long the pick may take; building an engine has a deadline of its own
+    /// ([`EngineBuilder::optional_embedder`](crate::EngineBuilder::optional_embedder)). What is ranked by then is returned, marked as degraded. As JSON whole milliseconds,
     /// `timeout_ms`.
     #[serde(rename = "timeout_ms", with = "milliseconds")]
     pub timeout: Option<Duration>,

@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,20 +36,44 @@ struct State {
 
 type Work = Box<dyn FnOnce() + Send>;
 
+/// Work that has a thread. Who lets go of it waits for it no longer.
+pub(crate) struct Started<T> {
+    pool: &'static Pool,
+    number: u64,
+    deadline: Instant,
+    receiver: Receiver<thread::Result<T>>,
+}
+
+impl<T> Started<T> {
+    /// Waits for the work until the deadline.
+    pub(crate) fn wait(self) -> Result<T, Missed> {
+        match self.receiver.recv_timeout(self.deadline.saturating_duration_since(Instant::now())) {
+            Ok(answer) => answer.map_err(|_| Missed::panicked()),
+            Err(_) => Err(Missed::Expired),
+        }
+    }
+}
+
+impl<T> Drop for Started<T> {
+    fn drop(&mut self) {
+        self.pool.give_up(self.number);
+    }
+}
+
 impl Pool {
     pub(super) const fn new(most_threads: usize, idle_for: Duration) -> Self {
         let state = State { threads: 0, running: BTreeMap::new(), queue: VecDeque::new(), next_number: 0 };
         Self { most_threads, idle_for, state: Mutex::new(state), given: Condvar::new(), changed: Condvar::new() }
     }
 
-    /// Runs `work` on a thread of the pool and waits for it until the deadline, and for a thread no longer than that.
-    pub(super) fn run<T: Send + 'static>(
+    /// Starts `work` on a thread of the pool, for which it waits no longer than until the deadline.
+    pub(super) fn start<T: Send + 'static>(
         &'static self,
         deadline: Instant,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Missed> {
+    ) -> Result<Started<T>, Missed> {
         let (sender, receiver) = mpsc::sync_channel(1);
-        let number = self.start(deadline, move |number| {
+        let number = self.queue(deadline, move |number| {
             Box::new(move || {
                 let answer = catch_unwind(AssertUnwindSafe(work));
                 self.ended(number);
@@ -56,17 +81,21 @@ impl Pool {
                 let _too_late = sender.send(answer);
             })
         })?;
-        match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(answer) => answer.map_err(|_| Missed::panicked()),
-            Err(_) => {
-                self.give_up(number);
-                Err(Missed::Expired)
-            }
-        }
+        Ok(Started { pool: self, number, deadline, receiver })
+    }
+
+    /// Runs `work` on a thread of the pool and waits for it until the deadline, and for a thread no longer than that.
+    #[cfg(test)]
+    fn run<T: Send + 'static>(
+        &'static self,
+        deadline: Instant,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Missed> {
+        self.start(deadline, work)?.wait()
     }
 
     /// Gives a thread to the work that `work` makes of its number, once there is one.
-    fn start(&'static self, deadline: Instant, work: impl FnOnce(u64) -> Work) -> Result<u64, Missed> {
+    fn queue(&'static self, deadline: Instant, work: impl FnOnce(u64) -> Work) -> Result<u64, Missed> {
         let mut state = self.lock();
         while state.running.len() >= self.most_threads {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -118,9 +147,9 @@ impl Pool {
     fn give_up(&self, number: u64) {
         if let Some(late) = self.lock().running.get_mut(&number) {
             *late = true;
+            // The last thread may have become late, which all who wait for one have to know.
+            self.changed.notify_all();
         }
-        // The last thread may have become late, which all who wait for one have to know.
-        self.changed.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -132,7 +161,7 @@ impl Pool {
 mod tests {
     use std::collections::HashSet;
     use std::sync::Arc;
-    use std::sync::mpsc::{Receiver, Sender};
+    use std::sync::mpsc::Sender;
     use std::thread::ThreadId;
 
     use super::*;

@@ -7,11 +7,12 @@
 //!
 //! There is one policy for trouble that may pass: an answer of 429 or 5xx and a connection that fails are tried
 //! [`TRIES`] times in all, with a growing pause or the one that `Retry-After` asks for. Everything else, time running
-//! out included, is an error at once.
+//! out included, is an error at once. Under a deadline no request takes longer than what is left of it, and what could
+//! only be tried again after it is not.
 
 use std::fmt;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::json;
@@ -64,8 +65,22 @@ impl EndpointEmbedder {
     /// [`EmbedError::InvalidEndpoint`] when the URL, the model's name or the key cannot be used, and
     /// [`EmbedError::Endpoint`] when the endpoint gives no sound vector.
     pub fn open(url: &str, model: &str, options: &EndpointOptions) -> Result<Self, EmbedError> {
+        Self::open_until(url, model, options, None)
+    }
+
+    /// As [`open`](Self::open), by `deadline` where there is one.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_until(
+        url: &str,
+        model: &str,
+        options: &EndpointOptions,
+        deadline: Option<Instant>,
+    ) -> Result<Self, EmbedError> {
         let endpoint = Endpoint::new(url, model, options)?;
-        let dimensions = endpoint.embed(&["probe"], None)?.first().map_or(0, Vec::len);
+        let dimensions = endpoint.embed(&["probe"], None, deadline)?.first().map_or(0, Vec::len);
         // Neither a URL nor the number holds a blank, so that no two endpoints share a name.
         let identity = format!("endpoint:{} {model} {MAX_TEXT_BYTES}", endpoint.url);
         Ok(Self { endpoint, identity, dimensions })
@@ -81,10 +96,20 @@ impl Embedder for EndpointEmbedder {
         self.dimensions
     }
 
-    fn embed(&self, _: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
+        self.embed_until(role, texts, progress, None)
+    }
+
+    fn embed_until(
+        &self,
+        _: Role,
+        texts: &[&str],
+        progress: EmbedProgress<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
         let mut vectors = Vec::with_capacity(texts.len());
         for batch in batches(texts) {
-            vectors.extend(self.endpoint.embed(&batch, Some(self.dimensions))?);
+            vectors.extend(self.endpoint.embed(&batch, Some(self.dimensions), deadline)?);
             progress(vectors.len());
         }
         Ok(vectors)
@@ -185,16 +210,23 @@ impl Endpoint {
     }
 
     /// Embeds the texts of one batch, one unit vector a text, in order.
-    fn embed(&self, texts: &[&str], dimensions: Option<usize>) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn embed(
+        &self,
+        texts: &[&str],
+        dimensions: Option<usize>,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
         let request = json!({"model": self.model, "input": texts, "encoding_format": "float"}).to_string();
         let mut tries = 1;
+        let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let failure = loop {
-            let answer = self.post(&request);
+            let timeout = left().map_or(self.timeout, |left| left.min(self.timeout));
+            let answer = self.post(&request, timeout);
             match answer.and_then(|answer| self.vectors(&answer, texts.len(), dimensions)) {
                 Ok(vectors) => return Ok(vectors),
                 Err(failure) => match failure.pause(tries) {
-                    Some(pause) => thread::sleep(pause),
-                    None => break failure,
+                    Some(pause) if left().is_none_or(|left| pause < left) => thread::sleep(pause),
+                    _ => break failure,
                 },
             }
             tries += 1;
@@ -208,19 +240,20 @@ impl Endpoint {
         })
     }
 
-    /// Makes one request and returns the body of a successful answer.
-    fn post(&self, request: &str) -> Result<Vec<u8>, Failure> {
-        let mut call = self.agent.post(&self.url).header(header::CONTENT_TYPE, "application/json");
+    /// Makes one request, which takes no longer than `timeout`, and returns the body of a successful answer.
+    fn post(&self, request: &str, timeout: Duration) -> Result<Vec<u8>, Failure> {
+        let call = self.agent.post(&self.url).config().timeout_global(Some(timeout)).build();
+        let mut call = call.header(header::CONTENT_TYPE, "application/json");
         if let Some(key) = &self.key {
             call = call.header(header::AUTHORIZATION, key.header.clone());
         }
-        let mut response = call.send(request).map_err(|error| self.no_answer(error))?;
+        let mut response = call.send(request).map_err(|error| self.no_answer(error, timeout))?;
         let status = response.status();
         let headers = response.headers().clone();
         let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         let body = http::read(response.body_mut(), MAX_ANSWER_BYTES);
         if status.is_success() {
-            return match body.map_err(|error| self.no_answer(error))? {
+            return match body.map_err(|error| self.no_answer(error, timeout))? {
                 Some(body) => Ok(body),
                 None => {
                     Err(Failure::last(format!("its answer is longer than {} MiB", MAX_ANSWER_BYTES >> 20), CHECK_KIND))
@@ -249,12 +282,12 @@ impl Endpoint {
     }
 
     /// Says why there is no answer, or not all of it.
-    fn no_answer(&self, error: ureq::Error) -> Failure {
+    fn no_answer(&self, error: ureq::Error, timeout: Duration) -> Failure {
         let again = match error {
             ureq::Error::Io(_) | ureq::Error::ConnectionFailed => Again::Soon,
             _ => Again::No,
         };
-        let reason = http::reason(&error, self.timeout);
+        let reason = http::reason(&error, timeout);
         Failure { reason: self.excerpt(&reason), remedy: CHECK_SERVER, again }
     }
 

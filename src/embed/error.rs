@@ -88,4 +88,17 @@ pub enum EmbedError {
         /// Why it failed.
         reason: String,
     },
+    /// The model was not ready when the deadline passed.
+    #[error("the model was not ready in time: {reason}")]
+    Late {
+        /// How far it had come.
+        reason: String,
+    },
+}
+
+impl EmbedError {
+    /// Returns `true` if it may be no fault of the caller's and pass: an endpoint failed, or time ran out.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Self::Endpoint { .. } | Self::Late { .. })
+    }
 }

@@ -11,13 +11,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use fastembed::{EmbeddingModel, InitOptionsUserDefined, ModelInfo, Pooling, TextEmbedding, UserDefinedEmbeddingModel};
 use rayon::prelude::*;
 use serde_json::Value;
 use sha2::Digest;
 
-use super::{EmbedProgress, Embedder, Role};
+use super::{EmbedProgress, Embedder, Role, in_time};
 use crate::embed::EmbedError;
 use crate::embed::onnx::{self, ModelFolder, OnnxOptions, chain, load_runtime, optional_json};
 
@@ -166,12 +167,23 @@ impl Embedder for FastEmbedder {
     }
 
     fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
+        self.embed_until(role, texts, progress, None)
+    }
+
+    fn embed_until(
+        &self,
+        role: Role,
+        texts: &[&str],
+        progress: EmbedProgress<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
         let prompt = match role {
             Role::Document => &self.prompts.document,
             Role::Query => &self.prompts.query,
         };
         let done = AtomicUsize::new(0);
         let embed = |(session, text): (usize, &&str)| {
+            in_time(deadline)?;
             let vector = self.embed_one(session, prompt, text)?;
             progress(done.fetch_add(1, Ordering::Relaxed) + 1);
             Ok(vector)

@@ -18,6 +18,7 @@ mod tuned;
 use std::ops::Range;
 #[cfg(any(feature = "tuned", feature = "fastembed"))]
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 pub(crate) use cache::VectorCache;
 pub use cache::{CacheStatus, Role};
@@ -78,6 +79,23 @@ pub trait Embedder: Send + Sync {
     /// [`EmbedError`] when the model fails; then none of the texts counts as embedded.
     fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError>;
 
+    /// As [`embed`](Self::embed), which it calls unless told otherwise, where an answer after `deadline` is dropped: who
+    /// can stop working then should.
+    ///
+    /// # Errors
+    ///
+    /// As [`embed`](Self::embed), and [`EmbedError::Late`] once the deadline has passed.
+    fn embed_until(
+        &self,
+        role: Role,
+        texts: &[&str],
+        progress: EmbedProgress<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let _ = deadline;
+        self.embed(role, texts, progress)
+    }
+
     /// Tells what each word of `text` adds to its vector; `None`, unless told otherwise, where the model cannot tell.
     ///
     /// A model that adds up vectors of words can: its similarities are then sums over pairs of words, and a pick tells
@@ -97,6 +115,17 @@ pub struct WordVectors {
     pub words: Vec<Range<usize>>,
     /// Shape: words × dimensions, one word after the other. The lengths differ: a word's weight is part of its vector.
     pub vectors: Vec<f32>,
+}
+
+/// Fails once the deadline has passed.
+#[cfg(any(feature = "tuned", feature = "fastembed"))]
+fn in_time(deadline: Option<Instant>) -> Result<(), EmbedError> {
+    match deadline {
+        Some(deadline) if Instant::now() >= deadline => {
+            Err(EmbedError::Late { reason: "the deadline passed while it embedded".to_owned() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Makes a panic in a library that runs a model an error. It leaves nothing half-made behind: a model does not change when

@@ -16,6 +16,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use rayon::prelude::*;
 use rten::{Model, ModelOptions, Value, op_registry};
@@ -25,7 +26,7 @@ use sha2::{Digest, Sha256};
 
 use super::onnx_file;
 use super::word_pieces::WordPieces;
-use super::{EmbedProgress, Embedder, Role, caught};
+use super::{EmbedProgress, Embedder, Role, caught, in_time};
 use crate::embed::EmbedError;
 
 /// The model's file, where the program has it inside.
@@ -221,9 +222,20 @@ impl Embedder for TunedEmbedder {
         self.dimensions
     }
 
-    fn embed(&self, _: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
+        self.embed_until(role, texts, progress, None)
+    }
+
+    fn embed_until(
+        &self,
+        _: Role,
+        texts: &[&str],
+        progress: EmbedProgress<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
         let done = AtomicUsize::new(0);
         let embed = |text: &&str| {
+            in_time(deadline)?;
             let vector =
                 self.vector(text).map_err(|reason| EmbedError::Inference { model: self.identity.clone(), reason })?;
             progress(done.fetch_add(1, Ordering::Relaxed) + 1);

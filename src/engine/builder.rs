@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::Engine;
 use super::skills::SkillIndex;
 use crate::catalog::Catalog;
-use crate::embed::{Embedder, StaticEmbedder};
+use crate::deadline::Deadline;
+use crate::embed::{EmbedError, Embedder, StaticEmbedder};
 use crate::fuse::Retriever;
-use crate::index::{Index, IndexConfig, IndexError, Progress};
+use crate::index::{Index, IndexConfig, IndexError, Optional, Progress, Source};
 use crate::names::Skill;
 use crate::rerank::Reranker;
 use crate::scorer::Scorer;
@@ -40,6 +42,7 @@ pub struct EngineBuilder {
 enum Model {
     Static,
     Given(Arc<dyn Embedder>),
+    Optional(Optional),
     None,
 }
 
@@ -55,6 +58,23 @@ impl EngineBuilder {
     #[must_use]
     pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.model = Model::Given(embedder);
+        self
+    }
+
+    /// As [`embedder`](Self::embedder), with the model that `open` opens, if it can be had: where an endpoint fails, or
+    /// opening the model and embedding the catalog takes longer than until `deadline`, the engine goes without it. The
+    /// static model stands in, and the semantic stage of each pick fails for that reason.
+    ///
+    /// Under a deadline the model works on another thread while everything else is indexed. Work that comes too late is
+    /// left behind; what was embedded by then stays in the cache, so that the next engine comes further.
+    #[must_use]
+    pub fn optional_embedder(
+        mut self,
+        deadline: Option<Instant>,
+        open: impl FnOnce() -> Result<Arc<dyn Embedder>, EmbedError> + Send + 'static,
+    ) -> Self {
+        let model = Source::ToOpen(Box::new(open));
+        self.model = Model::Optional(Optional { model, deadline: Deadline::at(deadline) });
         self
     }
 
@@ -120,25 +140,35 @@ impl EngineBuilder {
     /// [`IndexError`] when the model fails on a tool, or two skills have one name. A cache that cannot be used is no
     /// error; see [`IndexStats::cache`](crate::engine::IndexStats::cache).
     pub fn build(self) -> Result<Engine, IndexError> {
+        let mut optional = None;
         let embedders: Vec<Arc<dyn Embedder>> = match self.model {
             Model::Static => vec![StaticEmbedder::shared()?],
             Model::Given(embedder) => match Retriever::of(embedder.as_ref()) {
                 Retriever::Model => vec![StaticEmbedder::shared()?, embedder],
                 Retriever::Keyword | Retriever::Static => vec![embedder],
             },
+            Model::Optional(model) => {
+                optional = Some(model);
+                vec![StaticEmbedder::shared()?]
+            }
             Model::None => Vec::new(),
         };
-        let config = |progress: Progress| IndexConfig {
-            embedders: embedders.clone(),
-            cache_dir: self.cache_dir.clone(),
-            progress,
-        };
-        let index = Index::build(self.catalog, config(self.progress))?;
-        let skills = self.skills.map(|skills| SkillIndex::build(skills, &index, config(Progress::default())));
+        let deadline = optional.as_ref().map(|optional| optional.deadline);
+        let cache_dir = self.cache_dir.clone();
+        let config = IndexConfig { embedders, optional, cache_dir: self.cache_dir, progress: self.progress };
+        let mut index = Index::build(self.catalog, config)?;
+        let skills = self
+            .skills
+            .map(|skills| SkillIndex::build(skills, &index, IndexConfig { cache_dir, ..index.same_models(deadline) }));
+        let skills = skills.transpose()?;
+        // Tools and skills are ranked beside each other, and so by the same models.
+        if let Some(reason) = skills.as_ref().and_then(SkillIndex::left_out) {
+            index.leave_out(reason);
+        }
         let prior = self.sequences.map(|sequences| Arc::new(Prior::new(&sequences, &index.names)));
         Ok(Engine {
             index: Arc::new(index),
-            skills: skills.transpose()?.map(Arc::new),
+            skills: skills.map(Arc::new),
             prior,
             scorer: self.scorer,
             reranker: self.reranker,

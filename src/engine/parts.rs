@@ -86,7 +86,8 @@ fn says_something(text: &str) -> bool {
 /// The parts' vectors, one a row; of zeros where the model knows nothing of the part.
 fn embed(vectors: &Vectors, texts: &[&str], request: &Request<'_>) -> Result<Array2<f32>, String> {
     let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
-    guarded(vectors, request.deadline, move |embedder| {
-        Vectors::embed_queries(embedder, &texts.iter().map(String::as_str).collect::<Vec<_>>())
+    let deadline = request.deadline;
+    guarded(vectors, deadline, move |embedder| {
+        Vectors::embed_queries(embedder, &texts.iter().map(String::as_str).collect::<Vec<_>>(), deadline)
     })
 }

@@ -35,8 +35,9 @@ impl Embeddings {
         let model = Retriever::of(vectors.embedder().as_ref());
         let place = self.0.iter().position(|(known, _)| *known == model).unwrap_or_else(|| {
             let query = request.query.clone();
-            let embed = move |embedder: &dyn Embedder| Vectors::embed_query(embedder, &query);
-            self.0.push((model, guarded(vectors, request.deadline, embed)));
+            let deadline = request.deadline;
+            let embed = move |embedder: &dyn Embedder| Vectors::embed_query(embedder, &query, deadline);
+            self.0.push((model, guarded(vectors, deadline, embed)));
             self.0.len() - 1
         });
         &self.0[place].1
@@ -67,12 +68,16 @@ pub(super) fn signals(
 
 /// What a mode's retrievers say of a request, where there is no hurry; else why not.
 pub(super) fn plain_signals(index: &Index, query: &Query, mode: Mode) -> Result<Signals, String> {
+    if let Some(reason) = index.left_out.as_ref().filter(|_| mode.uses_semantic()) {
+        return Err(reason.clone());
+    }
     let mut signals = BothSignals::default();
     if mode.uses_keyword() {
         signals.add_keyword(index, query).map_err(|error| error.to_string())?;
     }
     for vectors in models(index, mode) {
-        let embedded = Vectors::embed_query(vectors.embedder().as_ref(), query).map_err(|error| error.to_string())?;
+        let embedded = Vectors::embed_query(vectors.embedder().as_ref(), query, Deadline::at(None));
+        let embedded = embedded.map_err(|error| error.to_string())?;
         signals.add_semantic(vectors, &embedded);
     }
     Ok(signals.mix())
@@ -153,7 +158,7 @@ fn semantic(request: &Request<'_>, embeddings: &mut Embeddings, signals: &mut Bo
         report.skipped(Stage::Semantic, "the request is blank");
         return;
     }
-    let mut failure = None;
+    let mut failure = request.index.left_out.clone();
     for vectors in models {
         match embeddings.of(vectors, request) {
             Ok(embedded) => signals.add_semantic(vectors, embedded),

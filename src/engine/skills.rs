@@ -66,6 +66,11 @@ impl SkillIndex {
         Ok(Self { index: Index::build(catalog, config)?, skills: usable, reports })
     }
 
+    /// Returns why the optional model is not among those that rank.
+    pub(super) fn left_out(&self) -> Option<&str> {
+        self.index.left_out.as_deref()
+    }
+
     pub(super) fn reports(&self) -> &[SkillReport] {
         &self.reports
     }

@@ -13,6 +13,9 @@ pub enum IndexError {
         /// What tantivy said.
         reason: String,
     },
+    /// The model could not be opened.
+    #[error(transparent)]
+    Model(EmbedError),
     /// The tools could not be embedded.
     #[error("cannot embed the catalog")]
     Embed(#[from] EmbedError),

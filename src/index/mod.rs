@@ -7,6 +7,7 @@
 mod error;
 mod forward;
 mod keyword;
+mod optional;
 mod postings;
 mod segment;
 mod twins;
@@ -18,21 +19,26 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use self::optional::Coming;
 use self::segment::{Segment, Segments};
 pub use error::IndexError;
 pub(crate) use keyword::{IndexedTerm, KeywordIndex};
+pub(crate) use optional::{Optional, Source};
 pub(crate) use twins::Twins;
 pub(crate) use vectors::{RequestVectors, Vectors, products};
 
 use crate::access::PolicyTable;
 use crate::catalog::Catalog;
-use crate::embed::{CacheStatus, Embedder};
+use crate::deadline::Deadline;
+use crate::embed::{CacheStatus, Embedder, ModelKind};
 use crate::names::NameTable;
 
 /// What a catalog is indexed with.
 #[derive(Default)]
 pub(crate) struct IndexConfig {
     pub(crate) embedders: Vec<Arc<dyn Embedder>>,
+    /// One more model, where it can be had.
+    pub(crate) optional: Option<Optional>,
     pub(crate) cache_dir: Option<PathBuf>,
     pub(crate) progress: Progress,
 }
@@ -58,13 +64,53 @@ pub(crate) struct Index {
     pub(crate) keyword: KeywordIndex,
     /// One a model; the last one is the model that was chosen.
     pub(crate) vectors: Vec<Vectors>,
+    /// Why the optional model is not among them.
+    pub(crate) left_out: Option<String>,
     pub(crate) cache: Option<CacheStatus>,
 }
 
 impl Index {
-    pub(crate) fn build(catalog: Catalog, config: IndexConfig) -> Result<Self, IndexError> {
-        let (segment, cache) = Segment::build(catalog.tools(), &config)?;
-        Self::of(catalog, Segments::new([Arc::new(segment)]), config.embedders, cache)
+    pub(crate) fn build(catalog: Catalog, mut config: IndexConfig) -> Result<Self, IndexError> {
+        let coming = config.optional.take().map(|optional| optional.start(&catalog, &config));
+        let (mut segment, mut cache) = Segment::build(catalog.tools(), &config)?;
+        let mut embedders = config.embedders;
+        let mut left_out = None;
+        match coming.map(|coming| coming.map_or_else(|reason| Ok(Err(reason)), Coming::wait)).transpose()? {
+            Some(Ok((embedder, embedding))) => {
+                // Two static models are of no use to each other.
+                if embedder.kind() == ModelKind::Static {
+                    embedders.clear();
+                    segment.vectors.clear();
+                }
+                embedders.push(embedder);
+                segment.vectors.push(embedding.matrix);
+                cache = embedding.cache;
+            }
+            Some(Err(reason)) => left_out = Some(reason),
+            None => {}
+        }
+        let index = Self::of(catalog, Segments::new([Arc::new(segment)]), embedders, cache)?;
+        Ok(Self { left_out, ..index })
+    }
+
+    /// Returns what another catalog is indexed with to be ranked beside this one; `deadline` is that of the optional
+    /// model, where there was one.
+    pub(crate) fn same_models(&self, deadline: Option<Deadline>) -> IndexConfig {
+        let mut embedders: Vec<_> = self.vectors.iter().map(|vectors| Arc::clone(vectors.embedder())).collect();
+        let optional = deadline.and_then(|deadline| {
+            let model = match &self.left_out {
+                Some(reason) => Source::LeftOut(reason.clone()),
+                None => Source::Open(embedders.pop_if(|embedder| embedder.kind() != ModelKind::Static)?),
+            };
+            Some(Optional { model, deadline })
+        });
+        IndexConfig { embedders, optional, ..IndexConfig::default() }
+    }
+
+    /// Goes without the optional model after all.
+    pub(crate) fn leave_out(&mut self, reason: &str) {
+        self.vectors.retain(|vectors| vectors.embedder().kind() == ModelKind::Static);
+        self.left_out = Some(reason.to_owned());
     }
 
     /// Puts segments together whose tools are those of `catalog`, in order.
@@ -80,7 +126,7 @@ impl Index {
         let policies = PolicyTable::new(&catalog);
         let twins = Twins::new(&segments);
         let keyword = KeywordIndex::new(segments)?;
-        Ok(Self { catalog, names, policies, twins, keyword, vectors, cache })
+        Ok(Self { catalog, names, policies, twins, keyword, vectors, left_out: None, cache })
     }
 
     /// As [`build`](Self::build), in segments that end at `cuts`; without a cache.

@@ -14,7 +14,8 @@ use super::twins::{Likeness, likeness};
 use super::vectors::embed_tools;
 use super::{IndexConfig, IndexError};
 use crate::catalog::Tool;
-use crate::embed::{CacheStatus, VectorCache};
+use crate::deadline::Deadline;
+use crate::embed::CacheStatus;
 use crate::ranking::ToolId;
 
 /// What is known of a run of tools from those tools alone.
@@ -33,10 +34,10 @@ impl Segment {
         let mut vectors = Vec::with_capacity(config.embedders.len());
         let mut status = None;
         for embedder in &config.embedders {
-            let folder = config.cache_dir.as_deref().filter(|_| embedder.worth_caching());
-            let mut cache = folder.map(|root| VectorCache::open(root, embedder.identity(), embedder.dimensions()));
-            vectors.push(embed_tools(tools, embedder.as_ref(), cache.as_mut(), &config.progress)?);
-            status = cache.map(|cache| cache.status());
+            let folder = config.cache_dir.as_deref();
+            let made = embed_tools(tools, embedder.as_ref(), folder, &config.progress, Deadline::at(None))?;
+            vectors.push(made.matrix);
+            status = made.cache;
         }
         let likenesses = tools.iter().map(|tool| likeness(tool)).collect();
         Ok((Self { postings, vectors, likenesses }, status))

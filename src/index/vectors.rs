@@ -1,5 +1,6 @@
 //! The semantic index: one unit vector a tool, searched exactly.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, s};
@@ -8,13 +9,16 @@ use pulp::{Arch, NullaryFnOnce};
 use super::segment::Segments;
 use super::{IndexError, Progress};
 use crate::catalog::Tool;
-use crate::embed::{EmbedError, Embedder, Role, VectorCache};
+use crate::deadline::Deadline;
+use crate::embed::{CacheStatus, EmbedError, Embedder, Role, VectorCache};
 use crate::query::Query;
 use crate::ranking::ToolId;
 use crate::text::EmbeddingText;
 
 /// How many texts are embedded before they are written to the cache: what an interruption can lose.
 const TEXTS_PER_WRITE: usize = 1024;
+/// The same under a deadline, which interrupts.
+const TEXTS_PER_HURRIED_WRITE: usize = 32;
 
 /// A request as a model sees it. Each has one vector a row, that of the whole text and then, where it has several,
 /// those of its sentences; `None` where the model knows nothing of the text, so that no tool is nearer than another.
@@ -40,7 +44,11 @@ impl Vectors {
 
     /// Embeds a request, and the conversation that it is a part of, at once. A sentence that the model knows nothing of
     /// has a vector of zeros.
-    pub(crate) fn embed_query(embedder: &dyn Embedder, query: &Query) -> Result<RequestVectors, EmbedError> {
+    pub(crate) fn embed_query(
+        embedder: &dyn Embedder,
+        query: &Query,
+        deadline: Deadline,
+    ) -> Result<RequestVectors, EmbedError> {
         let with_sentences = |whole, sentences: Vec<_>| {
             let several = sentences.len() > 1;
             std::iter::once(whole).chain(sentences.into_iter().filter(move |_| several))
@@ -50,7 +58,7 @@ impl Vectors {
         if !query.conversation().is_empty() {
             texts.extend(with_sentences(query.conversation(), query.conversation_sentences()));
         }
-        let matrix = Self::embed_queries(embedder, &texts)?;
+        let matrix = Self::embed_queries(embedder, &texts, deadline)?;
         let known = |rows: ArrayView2<'_, f32>| {
             rows.rows().into_iter().next()?.iter().any(|&value| value != 0.0).then(|| rows.to_owned())
         };
@@ -61,8 +69,12 @@ impl Vectors {
     }
 
     /// Embeds texts as requests of their own, one vector a row; of zeros where the model knows nothing of the text.
-    pub(crate) fn embed_queries(embedder: &dyn Embedder, texts: &[&str]) -> Result<Array2<f32>, EmbedError> {
-        let vectors = embedder.embed(Role::Query, texts, &|_| {})?;
+    pub(crate) fn embed_queries(
+        embedder: &dyn Embedder,
+        texts: &[&str],
+        deadline: Deadline,
+    ) -> Result<Array2<f32>, EmbedError> {
+        let vectors = embedder.embed_until(Role::Query, texts, &|_| {}, deadline.instant())?;
         check_shape(embedder, &vectors, texts.len())?;
         let shape = (texts.len(), embedder.dimensions());
         Array2::from_shape_vec(shape, vectors.concat())
@@ -91,13 +103,25 @@ impl Vectors {
     }
 }
 
-/// Embeds tools, one a row; texts that `cache` holds are not embedded again.
+/// The vectors of tools by one model.
+pub(super) struct Embedding {
+    /// One tool a row.
+    pub(super) matrix: Array2<f32>,
+    /// State of the cache, where one is used.
+    pub(super) cache: Option<CacheStatus>,
+}
+
+/// Embeds tools; texts that the cache in `cache_dir` holds are not embedded again, where the model is worth one. What is
+/// embedded before the deadline is kept there.
 pub(super) fn embed_tools(
     tools: &[Arc<Tool>],
     embedder: &dyn Embedder,
-    mut cache: Option<&mut VectorCache>,
+    cache_dir: Option<&Path>,
     progress: &Progress,
-) -> Result<Array2<f32>, IndexError> {
+    deadline: Deadline,
+) -> Result<Embedding, IndexError> {
+    let folder = cache_dir.filter(|_| embedder.worth_caching());
+    let mut cache = folder.map(|root| VectorCache::open(root, embedder.identity(), embedder.dimensions()));
     let texts: Vec<String> = tools.iter().map(|tool| EmbeddingText::new(tool).text).collect();
     let mut matrix = Array2::zeros((texts.len(), embedder.dimensions()));
     let mut missing = Vec::new();
@@ -111,10 +135,11 @@ pub(super) fn embed_tools(
     if !missing.is_empty() {
         progress.report(done, texts.len());
     }
-    for rows in missing.chunks(TEXTS_PER_WRITE) {
+    let in_a_hurry = deadline.instant().is_some();
+    for rows in missing.chunks(if in_a_hurry { TEXTS_PER_HURRIED_WRITE } else { TEXTS_PER_WRITE }) {
         let batch: Vec<&str> = rows.iter().map(|&row| texts[row].as_str()).collect();
         let step = |embedded: usize| progress.report(done + embedded, texts.len());
-        let vectors = embedder.embed(Role::Document, &batch, &step)?;
+        let vectors = embedder.embed_until(Role::Document, &batch, &step, deadline.instant())?;
         check_shape(embedder, &vectors, batch.len())?;
         for (&row, vector) in rows.iter().zip(&vectors) {
             matrix.row_mut(row).assign(&ArrayView1::from(vector));
@@ -126,8 +151,12 @@ pub(super) fn embed_tools(
                 .map_err(|error| EmbedError::Inference { model: model(), reason: error.to_string() })?;
         }
         done += rows.len();
+        if deadline.has_passed() && done < texts.len() {
+            let reason = format!("it had embedded {done} of {} tools when the deadline passed", texts.len());
+            return Err(EmbedError::Late { reason }.into());
+        }
     }
-    Ok(matrix)
+    Ok(Embedding { matrix, cache: cache.map(|cache| cache.status()) })
 }
 
 /// Returns the dot product of every row of `a`, one a row, with every row of `b`.

@@ -237,6 +237,25 @@ fn a_server_that_hangs_is_left_when_time_is_up() {
     assert_eq!(server.asked().len(), 1, "time that ran out is not tried again");
 }
 
+#[test]
+fn tries_and_pauses_fit_into_the_deadline() {
+    let busy = || Reply::Raw("503 Service Unavailable", "retry-after: 15\r\n".into(), "warming up".into());
+    for (answer, part) in [
+        (Box::new(busy) as Box<dyn Fn() -> Reply + Send + Sync>, "503 Service Unavailable"),
+        (Box::new(|| Reply::status("500 Internal Server Error", "no GPU")), "no GPU"),
+        (Box::new(|| Reply::Hang), "no whole answer within"),
+    ] {
+        let server = Server::new(move |n, asked| if n == 0 { sound(asked) } else { answer() });
+        let embedder = server.open();
+        let started = Instant::now();
+        let deadline = Some(started + Duration::from_millis(300));
+        let error = embedder.embed_until(Role::Query, &["x"], &|_| {}, deadline).expect_err("there is no answer");
+        assert!(started.elapsed() < Duration::from_secs(5), "{part}: {:?}", started.elapsed());
+        check_told(&error, &server, part);
+        assert_eq!(server.asked().len(), 2, "{part}: a pause of half a second is too long");
+    }
+}
+
 // What is believed
 
 #[test]

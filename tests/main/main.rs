@@ -33,6 +33,8 @@ mod llm_reranking;
 mod skills;
 // Embedding models: the default, and a made-up one for the rules.
 mod semantic;
+// Models that must be ready by a deadline.
+mod optional_model;
 // Models behind an HTTP endpoint, which is a server of the tests.
 #[cfg(feature = "endpoint")]
 mod endpoint;

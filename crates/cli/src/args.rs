@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -10,7 +11,7 @@ use super::models::known::{self, STATIC, TUNED};
 use super::{heading, output};
 #[cfg(feature = "fastembed")]
 use picktools::embed::FastEmbedder;
-use picktools::embed::{EmbedError, Embedder, Role};
+use picktools::embed::{EmbedError, Embedder};
 use picktools::options::{Choice, DEFAULT_RRF_K, Fusion, TellBlocked};
 use picktools::rerank::Reranker;
 use picktools::sequences::Sequences;
@@ -102,7 +103,7 @@ pub(super) struct ModelArgs {
 }
 
 /// Where models are kept, and what some of them need.
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[command(next_help_heading = heading::MODELS)]
 pub(super) struct FolderArgs {
     /// ONNX Runtime shared library.
@@ -139,18 +140,23 @@ impl RankingArgs {
         }
     }
 
-    /// Opens the model and indexes `catalog` for a pick, which an endpoint that fails does not stand in the way of:
-    /// the semantic stage then fails for the same reason, and the other retrievers rank.
-    pub(super) fn engine_for_pick(&self, catalog: Catalog, beside: Beside) -> anyhow::Result<Engine> {
-        let engine = self.open_model().and_then(|model| model.engine_with(catalog.clone(), beside.clone()));
-        let Err(error) = engine else { return engine };
-        match error.chain().find_map(|cause| cause.downcast_ref()) {
-            Some(failure @ EmbedError::Endpoint { .. }) => {
-                let builder = Engine::builder(catalog).embedder(Arc::new(Lost(failure.clone())));
-                Ok(beside.into(builder).build()?)
-            }
-            _ => Err(error),
-        }
+    /// Opens the model and indexes `catalog` for a pick, which a model does not stand in the way of that is not ready by
+    /// `deadline`, or an endpoint that fails: the semantic stage then fails for that reason, and the other retrievers
+    /// rank.
+    pub(super) fn engine_for_pick(
+        &self,
+        catalog: Catalog,
+        beside: Beside,
+        deadline: Option<Instant>,
+    ) -> anyhow::Result<Engine> {
+        let builder = Engine::builder(catalog);
+        let (builder, is_quick) = match self.model.opener(self.model.mode, deadline)? {
+            None => (builder.keyword_only(), true),
+            Some(Opener { open, is_quick: true }) => (builder.embedder(open()?), true),
+            Some(Opener { open, is_quick: false }) => (builder.optional_embedder(deadline, open), false),
+        };
+        let cache_dir = (!is_quick).then(|| self.model.folders.cache_dir()).flatten();
+        build(beside.into(builder), !is_quick, cache_dir)
     }
 
     /// Opens the model, which may serve several catalogs.
@@ -176,22 +182,29 @@ impl ModelArgs {
     }
 
     fn open_as(&self, mode: ModeArg) -> anyhow::Result<Model> {
+        let embedder = self.opener(mode, None)?.map(|opener| (opener.open)()).transpose()?;
+        let name = short_name(self.model.as_deref().unwrap_or(STATIC));
+        Ok(Model { name, embedder, cache_dir: self.folders.cache_dir() })
+    }
+
+    /// Says how the model is opened, which may take long; an endpoint answers by `deadline`.
+    fn opener(&self, mode: ModeArg, deadline: Option<Instant>) -> anyhow::Result<Option<Opener>> {
         let model = self.model.as_deref().unwrap_or(STATIC);
-        let embedder = match (mode, &self.embed_url, model) {
-            (ModeArg::Keyword, ..) => None,
-            (_, Some(url), _) => Some(self.endpoint(url)?),
-            (_, None, STATIC) => Some(picktools::embed::StaticEmbedder::shared()? as Arc<dyn Embedder>),
-            (_, None, TUNED) => Some(self.folders.tuned()?),
-            (_, None, model) if is_file_of(model, "onnx") => Some(tuned_file(model)?),
-            (_, None, model) if is_file_of(model, "bin") => Some(static_file(model)?),
-            (_, None, model) => Some(self.folders.embedder(model)?),
-        };
-        Ok(Model { name: short_name(model), embedder, cache_dir: self.folders.cache_dir() })
+        let folders = self.folders.clone();
+        Ok(Some(match (mode, &self.embed_url, model) {
+            (ModeArg::Keyword, ..) => return Ok(None),
+            (_, Some(url), _) => self.endpoint(url, deadline)?,
+            (_, None, STATIC) => Opener::quick(|| Ok(picktools::embed::StaticEmbedder::shared()?)),
+            (_, None, TUNED) => folders.tuned()?,
+            (_, None, model) if is_file_of(model, "onnx") => tuned_file(model)?,
+            (_, None, model) if is_file_of(model, "bin") => static_file(model),
+            (_, None, model) => folders.embedder(model)?,
+        }))
     }
 
     #[cfg(feature = "endpoint")]
-    fn endpoint(&self, url: &str) -> anyhow::Result<Arc<dyn Embedder>> {
-        let Some(model) = &self.model else {
+    fn endpoint(&self, url: &str, deadline: Option<Instant>) -> anyhow::Result<Opener> {
+        let Some(model) = self.model.clone() else {
             anyhow::bail!("--embed-url needs --model NAME: the model to ask that endpoint for");
         };
         let options = picktools::client::EndpointOptions {
@@ -199,11 +212,14 @@ impl ModelArgs {
             proxy_from_env: true,
             ..picktools::client::EndpointOptions::default()
         };
-        Ok(Arc::new(picktools::embed::EndpointEmbedder::open(url, model, &options)?))
+        let url = url.to_owned();
+        Ok(Opener::slow(move || {
+            Ok(Arc::new(picktools::embed::EndpointEmbedder::open_until(&url, &model, &options, deadline)?))
+        }))
     }
 
     #[cfg(not(feature = "endpoint"))]
-    fn endpoint(&self, _: &str) -> anyhow::Result<Arc<dyn Embedder>> {
+    fn endpoint(&self, _: &str, _: Option<Instant>) -> anyhow::Result<Opener> {
         anyhow::bail!("this build asks no embedding endpoints; build with the feature endpoint")
     }
 }
@@ -226,23 +242,26 @@ impl FolderArgs {
     }
 
     #[cfg(feature = "tuned")]
-    fn tuned(&self) -> anyhow::Result<Arc<dyn Embedder>> {
-        Ok(known::open_tuned(self.models_dir().as_deref())?)
+    fn tuned(self) -> anyhow::Result<Opener> {
+        Ok(Opener::slow(move || Ok(known::open_tuned(self.models_dir().as_deref())?)))
     }
 
     #[cfg(not(feature = "tuned"))]
-    fn tuned(&self) -> anyhow::Result<Arc<dyn Embedder>> {
+    fn tuned(self) -> anyhow::Result<Opener> {
         tuned_file(TUNED)
     }
 
-    /// Opens a model that fastembed runs, from a folder or by name; one that is not here is fetched.
+    /// Says how a model is opened that fastembed runs, from a folder or by name; one that is not here is fetched.
     #[cfg(feature = "fastembed")]
-    pub(super) fn embedder(&self, model: &str) -> anyhow::Result<Arc<dyn Embedder>> {
-        let options = self.onnx_options();
-        let is_folder = Path::new(model).is_dir();
-        let named = || FastEmbedder::from_name(model, &options);
-        let embedder = if is_folder { FastEmbedder::from_folder(model, &options) } else { named() };
-        Ok(Arc::new(embedder.map_err(known::with_own_names)?))
+    pub(super) fn embedder(self, model: &str) -> anyhow::Result<Opener> {
+        let model = model.to_owned();
+        Ok(Opener::slow(move || {
+            let options = self.onnx_options();
+            let is_folder = Path::new(&model).is_dir();
+            let named = || FastEmbedder::from_name(&model, &options);
+            let embedder = if is_folder { FastEmbedder::from_folder(&model, &options) } else { named() };
+            Ok(Arc::new(embedder.map_err(known::with_own_names)?))
+        }))
     }
 
     /// Opens a cross-encoder that fastembed runs, from a folder or by name; one that is not here is fetched.
@@ -272,7 +291,7 @@ impl FolderArgs {
     }
 
     #[cfg(not(feature = "fastembed"))]
-    pub(super) fn embedder(&self, model: &str) -> anyhow::Result<Arc<dyn Embedder>> {
+    pub(super) fn embedder(self, model: &str) -> anyhow::Result<Opener> {
         let meant = known::own_name_like(model).map(|own| format!(" (did you mean {own:?}?)")).unwrap_or_default();
         anyhow::bail!(
             "cannot open the model {model:?}{meant}: this build has none but {STATIC} and {TUNED}; build with the \
@@ -288,17 +307,19 @@ fn is_file_of(model: &str, kind: &str) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(kind)) && !path.is_dir()
 }
 
-fn static_file(path: &str) -> anyhow::Result<Arc<dyn Embedder>> {
-    Ok(Arc::new(picktools::embed::StaticEmbedder::from_file(path)?))
+fn static_file(path: &str) -> Opener {
+    let path = path.to_owned();
+    Opener::quick(move || Ok(Arc::new(picktools::embed::StaticEmbedder::from_file(path)?)))
 }
 
 #[cfg(feature = "tuned")]
-fn tuned_file(path: &str) -> anyhow::Result<Arc<dyn Embedder>> {
-    Ok(Arc::new(picktools::embed::TunedEmbedder::from_file(path)?))
+fn tuned_file(path: &str) -> anyhow::Result<Opener> {
+    let path = path.to_owned();
+    Ok(Opener::slow(move || Ok(Arc::new(picktools::embed::TunedEmbedder::from_file(path)?))))
 }
 
 #[cfg(not(feature = "tuned"))]
-fn tuned_file(model: &str) -> anyhow::Result<Arc<dyn Embedder>> {
+fn tuned_file(model: &str) -> anyhow::Result<Opener> {
     anyhow::bail!("cannot open the model {model:?}: this build runs no tuned models; build with the feature tuned")
 }
 
@@ -325,6 +346,26 @@ pub(super) fn first_variable(names: impl Iterator<Item = &'static str>) -> anyho
 fn short_name(model: &str) -> String {
     let name = Path::new(model).file_name().and_then(|name| name.to_str());
     name.filter(|name| ![STATIC, TUNED].contains(name)).unwrap_or(model).to_owned()
+}
+
+/// How a model is opened.
+pub(super) struct Opener {
+    pub(super) open: Open,
+    /// Whether its vectors need neither patience nor a cache.
+    is_quick: bool,
+}
+
+type Open = Box<dyn FnOnce() -> Result<Arc<dyn Embedder>, EmbedError> + Send>;
+
+impl Opener {
+    fn quick(open: impl FnOnce() -> Result<Arc<dyn Embedder>, EmbedError> + Send + 'static) -> Self {
+        Self { open: Box::new(open), is_quick: true }
+    }
+
+    #[cfg(any(feature = "endpoint", feature = "tuned", feature = "fastembed"))]
+    fn slow(open: impl FnOnce() -> Result<Arc<dyn Embedder>, EmbedError> + Send + 'static) -> Self {
+        Self { open: Box::new(open), is_quick: false }
+    }
 }
 
 /// An open model, or none.
@@ -355,32 +396,38 @@ impl Model {
             Some(embedder) => Engine::builder(catalog).embedder(Arc::clone(embedder)),
             None => Engine::builder(catalog).keyword_only(),
         };
-        let mut builder = beside.into(builder);
         // A model that needs no cache needs no patience either.
-        if self.embedder.as_ref().is_some_and(|embedder| embedder.worth_caching()) {
-            let bar = progress_bar("embedding");
-            builder = builder.on_progress(move |done, total| {
-                bar.set_length(total as u64);
-                bar.set_position(done as u64);
-                if done == total {
-                    bar.finish_and_clear();
-                }
-            });
-            if let Some(folder) = &self.cache_dir {
-                builder = builder.cache_dir(folder.join("embeddings"));
-            }
-        }
-        let engine = builder.build()?;
-        if let Some(cache) = engine.stats().cache {
-            for reason in [cache.read_error, cache.write_error].into_iter().flatten() {
-                output::warn(format!("the embedding cache is not used to the full: {reason}"));
-            }
-            if cache.damaged_segments > 0 {
-                output::warn(format!("{} damaged files of the embedding cache were replaced", cache.damaged_segments));
-            }
-        }
-        Ok(engine)
+        let is_slow = self.embedder.as_ref().is_some_and(|embedder| embedder.worth_caching());
+        build(beside.into(builder), is_slow, self.cache_dir.clone().filter(|_| is_slow))
     }
+}
+
+/// Indexes a catalog, with a progress bar where that takes a while, and warns where the cache is of no use.
+fn build(mut builder: EngineBuilder, is_slow: bool, cache_dir: Option<PathBuf>) -> anyhow::Result<Engine> {
+    let bar = is_slow.then(|| progress_bar("embedding"));
+    if let Some(bar) = bar.clone() {
+        builder = builder.on_progress(move |done, total| {
+            bar.set_length(total as u64);
+            bar.set_position(done as u64);
+        });
+    }
+    if let Some(folder) = cache_dir {
+        builder = builder.cache_dir(folder.join("embeddings"));
+    }
+    let engine = builder.build();
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let engine = engine?;
+    if let Some(cache) = engine.stats().cache {
+        for reason in [cache.read_error, cache.write_error].into_iter().flatten() {
+            output::warn(format!("the embedding cache is not used to the full: {reason}"));
+        }
+        if cache.damaged_segments > 0 {
+            output::warn(format!("{} damaged files of the embedding cache were replaced", cache.damaged_segments));
+        }
+    }
+    Ok(engine)
 }
 
 /// What an engine has beside catalog and model.
@@ -402,26 +449,6 @@ impl Beside {
         match self.reranker {
             Some(reranker) => builder.reranker(reranker),
             None => builder,
-        }
-    }
-}
-
-/// Stands in for a model that failed before the pick, and fails in it.
-struct Lost(EmbedError);
-
-impl Embedder for Lost {
-    fn identity(&self) -> &str {
-        "lost"
-    }
-
-    fn dimensions(&self) -> usize {
-        0
-    }
-
-    fn embed(&self, role: Role, texts: &[&str], _: &(dyn Fn(usize) + Sync)) -> Result<Vec<Vec<f32>>, EmbedError> {
-        match role {
-            Role::Document => Ok(vec![Vec::new(); texts.len()]),
-            Role::Query => Err(self.0.clone()),
         }
     }
 }

@@ -139,7 +139,7 @@ impl EvalCommand {
             check_writable(page)?;
         }
         let options = self.options();
-        let reranker = self.asking.rerank.open(self.asking.ranking.folders())?;
+        let reranker = self.asking.rerank.open(self.asking.ranking.folders(), None)?;
         if let Some(poison) = self.poison {
             return self.poison(poison, &sets, &options);
         }

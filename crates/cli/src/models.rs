@@ -112,7 +112,7 @@ impl PullCommand {
             }
             _ => {
                 // A model that was opened is here, and works.
-                let dimensions = self.folders.embedder(name)?.dimensions();
+                let dimensions = (self.folders.clone().embedder(name)?.open)()?.dimensions();
                 format!("{name} is here, with vectors of {dimensions} dimensions")
             }
         };

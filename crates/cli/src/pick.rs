@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -26,6 +26,8 @@ use picktools::selection::{
 use picktools::skills::{Skill, SkillFolder, skills_section};
 use picktools::{PickOptions, Provider, Query, Selection};
 
+/// What a pick has at least, whatever came before it took: words and the static model need a few milliseconds.
+const LEAST_TIME: Duration = Duration::from_millis(50);
 /// How much is shown of a name that no tool has.
 const SHOWN_CHARS: usize = 80;
 
@@ -88,7 +90,8 @@ struct PicksArgs {
     /// in less detail, or left out, so that they fit.
     #[arg(long, value_name = "N")]
     token_budget: Option<usize>,
-    /// Return what is ranked by then.
+    /// Return what is ranked by then, counted from the start of the program: a model that is not ready is left out, and
+    /// its stage says so.
     #[arg(long, value_name = "MS")]
     timeout_ms: Option<u64>,
 }
@@ -103,15 +106,17 @@ struct Answer {
 
 impl PickCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
+        let deadline =
+            self.picks.timeout_ms.and_then(|timeout| Instant::now().checked_add(Duration::from_millis(timeout)));
         let query = self.query()?;
         if query.truncated() {
             output::warn(format!("only the first {} bytes of the request are read", query.text().len()));
         }
-        let reranker = self.asking.rerank.open(self.asking.ranking.folders())?;
+        let reranker = self.asking.rerank.open(self.asking.ranking.folders(), deadline)?;
         let catalog = self.catalog.open()?;
         let skills = self.skills.as_deref().map(read_skills).transpose()?;
         let sequences = self.asking.history.sequences()?;
-        let engine = self.asking.ranking.engine_for_pick(catalog, Beside { skills, sequences, reranker })?;
+        let engine = self.asking.ranking.engine_for_pick(catalog, Beside { skills, sequences, reranker }, deadline)?;
         self.asking.history.warn_of_strangers(&engine);
         for report in engine.skill_reports().iter().filter(|report| !report.is_compatible()) {
             output::warn(report);
@@ -121,7 +126,7 @@ impl PickCommand {
             min_score: self.picks.min_score,
             always_include: self.picks.always_include,
             access: self.asking.access.access(),
-            timeout: self.picks.timeout_ms.map(Duration::from_millis),
+            timeout: deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()).max(LEAST_TIME)),
             debug: self.explain,
             tell_blocked: self.tell_blocked.into(),
             ..PickOptions::default()

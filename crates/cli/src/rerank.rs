@@ -1,8 +1,11 @@
 //! Whether, and by what, the best candidates are put in another order.
 
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 #[cfg(feature = "llm")]
 use std::time::Duration;
+use std::time::Instant;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
@@ -10,8 +13,8 @@ use serde_json::{Map, Value};
 
 use super::args::FolderArgs;
 use super::heading;
-use picktools::rerank::{Rerank, Reranker};
-use picktools::{PickOptions, Provider};
+use picktools::rerank::{Rerank, RerankError, RerankFuture, Reranker};
+use picktools::{PickOptions, Provider, Query, Tool};
 
 /// What reranks, and when.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -67,14 +70,20 @@ impl RerankArgs {
     }
 
     /// Makes the reranker that is asked for, if one is.
-    pub(super) fn open(&self, folders: &FolderArgs) -> anyhow::Result<Option<Arc<dyn Reranker>>> {
+    ///
+    /// A cross-encoder that is not open by `deadline` is one that fails for that reason.
+    pub(super) fn open(
+        &self,
+        folders: &FolderArgs,
+        deadline: Option<Instant>,
+    ) -> anyhow::Result<Option<Arc<dyn Reranker>>> {
         match self.rerank {
             RerankArg::Never => Ok(None),
-            RerankArg::Local => self.local(folders).map(Some),
+            RerankArg::Local => self.local(folders, deadline).map(Some),
             RerankArg::Llm => self.llm().map(Some),
             RerankArg::Auto => match (&self.rerank_model, &self.llm_url) {
                 (Some(_), Some(_)) => bail!("--rerank auto takes either --rerank-model or --llm-url"),
-                (Some(_), None) => self.local(folders).map(Some),
+                (Some(_), None) => self.local(folders, deadline).map(Some),
                 (None, Some(_)) => self.llm().map(Some),
                 (None, None) => {
                     bail!("--rerank auto needs --rerank-model NAME|DIR, or --llm-url URL and --llm-model NAME")
@@ -83,10 +92,18 @@ impl RerankArgs {
         }
     }
 
-    fn local(&self, folders: &FolderArgs) -> anyhow::Result<Arc<dyn Reranker>> {
-        match &self.rerank_model {
-            Some(model) => folders.cross_encoder(model),
-            None => bail!("--rerank local needs --rerank-model NAME|DIR"),
+    fn local(&self, folders: &FolderArgs, deadline: Option<Instant>) -> anyhow::Result<Arc<dyn Reranker>> {
+        let Some(model) = self.rerank_model.clone() else {
+            bail!("--rerank local needs --rerank-model NAME|DIR");
+        };
+        let Some(deadline) = deadline else { return folders.cross_encoder(&model) };
+        let (name, folders) = (model.clone(), folders.clone());
+        let (sender, receiver) = mpsc::channel();
+        thread::Builder::new().spawn(move || sender.send(folders.cross_encoder(&model)))?;
+        match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(reranker) => reranker,
+            Err(RecvTimeoutError::Timeout) => Ok(Arc::new(Late(name))),
+            Err(RecvTimeoutError::Disconnected) => bail!("the reranker {name:?} panicked when it was opened"),
         }
     }
 
@@ -124,6 +141,20 @@ impl RerankArgs {
     #[cfg(not(feature = "llm"))]
     fn language_model(&self, _: &str, _: &str, _: Map<String, Value>) -> anyhow::Result<Arc<dyn Reranker>> {
         bail!("this build asks no language models; build with the feature llm")
+    }
+}
+
+/// Stands in for a reranker that was not open in time, by its name.
+struct Late(String);
+
+impl Reranker for Late {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn rerank<'a>(&'a self, _: &'a Query, _: &'a [Arc<Tool>], _: Option<Instant>) -> RerankFuture<'a> {
+        let reason = "it was not open when the deadline passed".to_owned();
+        Box::pin(async move { Err(RerankError::Failed { reranker: self.0.clone(), reason }) })
     }
 }
 

@@ -122,16 +122,16 @@ mod tests {
 
     use super::*;
     use crate::catalog::Catalog;
+    use crate::deadline::Deadline;
     use crate::embed::{StaticEmbedder, WordVectors};
-    use crate::index::{Index, IndexConfig, Progress};
+    use crate::index::{Index, IndexConfig};
     use crate::query::Query;
     use crate::text::Field;
 
     fn index(tool: Tool) -> Index {
         let embedders: Vec<Arc<dyn Embedder>> = vec![StaticEmbedder::shared().expect("the model is valid")];
         let catalog = Catalog::from_tools([tool]).expect("the tool is valid");
-        Index::build(catalog, IndexConfig { embedders, cache_dir: None, progress: Progress::default() })
-            .expect("it can be indexed")
+        Index::build(catalog, IndexConfig { embedders, ..IndexConfig::default() }).expect("it can be indexed")
     }
 
     fn evidence(request: &str, tool: Tool) -> Vec<WordEvidence> {
@@ -150,7 +150,9 @@ mod tests {
         ) {
             let index = index(Tool::new("send_report", description));
             let vectors = index.vectors.last().expect("there is a model");
-            let embedded = Vectors::embed_query(vectors.embedder().as_ref(), &Query::new(request.as_str())).expect("it works");
+            let query = Query::new(request.as_str());
+            let embedded = Vectors::embed_query(vectors.embedder().as_ref(), &query, Deadline::at(None));
+            let embedded = embedded.expect("it works");
             if let Some(query) = embedded.request {
                 let words = RequestWords::new(vectors.embedder().as_ref(), &request).expect("the model can tell");
                 let sum = words.contributions(vectors.of(ToolId::from_index(0))).sum();

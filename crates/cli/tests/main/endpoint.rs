@@ -1,5 +1,7 @@
 //! `--embed-url`: the endpoint is a server of these tests.
 
+use std::time::{Duration, Instant};
+
 use crate::cli::{WORKPLACE, picktools, stderr, stdout};
 use crate::server::{Asked, Reply, Server};
 use serde_json::{Value, json};
@@ -72,6 +74,24 @@ fn a_pick_without_the_endpoint_is_by_the_other_retrievers_and_says_so_and_nothin
         let output = picktools(&[command, &more].concat()).output().expect("it runs");
         assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{}", stderr(&output));
         assert!(stderr(&output).starts_with("error: ") && stderr(&output).contains("closed"));
+    }
+}
+
+#[test]
+fn a_timeout_bounds_an_endpoint_that_hangs_wherever_it_does() {
+    // When it is opened, on the tools, and on the request.
+    for from in [0, 1, 8] {
+        let server = Server::new(move |n, asked| if n >= from { Reply::Hang } else { sound(asked) });
+        let cache = tempfile::tempdir().expect("a folder can be made");
+        let pick = ["pick", "book a meeting room", "--json", "--catalog", WORKPLACE, "--timeout-ms", "400"];
+        let mut command = picktools(&[&pick[..], &["--embed-url", &server.url, "--model", "fake"]].concat());
+        let started = Instant::now();
+        let output = command.env("PICKTOOLS_CACHE_DIR", cache.path()).output().expect("it runs");
+        assert!(started.elapsed() < Duration::from_secs(20), "{from}: {:?}", started.elapsed());
+        assert!(output.status.success(), "{}", stderr(&output));
+        let json: Value = serde_json::from_str(&stdout(&output)).expect("the answer is JSON");
+        assert_eq!(json["picks"][0]["tool"]["id"], "calendar/book_meeting_room", "{from}");
+        assert_eq!(json["degraded"][0]["stage"], "semantic", "{from}: {}", json["degraded"]);
     }
 }
 

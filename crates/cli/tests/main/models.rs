@@ -146,6 +146,22 @@ mod tuned_inside {
     }
 
     #[test]
+    fn a_timeout_that_is_too_short_for_it_leaves_it_out_and_says_so() {
+        if !tuned_is_inside() {
+            return;
+        }
+        let cache = tempfile::tempdir().expect("a folder can be made");
+        let pick = ["pick", "book a meeting room", "--catalog", WORKPLACE, "--json", "--timeout-ms", "20"];
+        let (text, warned) = run(&[&pick[..], &["--model", "tuned"]].concat(), cache.path(), &[]);
+        assert!(warned.contains("the model was not ready in time"), "{warned}");
+        let json: Value = serde_json::from_str(&text).expect("it is JSON");
+        let best = &json["picks"][0];
+        assert_eq!(best["tool"]["id"], "calendar/book_meeting_room");
+        let models = best["provenance"]["semantic"].as_array().expect("the static model stands in");
+        assert!(matches!(&models[..], [one] if one["model"].as_str().is_some_and(|name| name.starts_with("static:"))));
+    }
+
+    #[test]
     fn every_command_takes_it_and_its_vectors_are_kept() {
         if !tuned_is_inside() {
             return;

@@ -1,0 +1,140 @@
+//! A model that must be ready by a deadline: an engine goes without one that is late, says so, and keeps what was done.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use picktools::embed::{EmbedError, EmbedProgress, Embedder, Role};
+use picktools::engine::IndexError;
+use picktools::selection::{Stage, StageStatus};
+use picktools::skills::Skill;
+use picktools::{Catalog, Engine, EngineBuilder, Mode, PickOptions, Selection};
+
+use crate::semantic::fake_vector;
+use crate::support::{WORKPLACE, ids, in_mode, pick, workplace};
+
+const REQUEST: &str = "book a meeting room";
+/// How long it may take at the very most what has a deadline of a fraction of a second.
+const AT_MOST: Duration = Duration::from_secs(20);
+
+/// Takes its time for each tool, or for as long as the test lasts; counts the tools.
+#[derive(Default)]
+struct Slow {
+    per_tool: Duration,
+    /// Texts that it hangs on.
+    hangs_on: Option<&'static str>,
+    tools: AtomicUsize,
+}
+
+impl Embedder for Slow {
+    fn identity(&self) -> &str {
+        "slow:1"
+    }
+
+    fn dimensions(&self) -> usize {
+        fake_vector("").len()
+    }
+
+    fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
+        if role == Role::Document {
+            self.tools.fetch_add(texts.len(), Ordering::Relaxed);
+            thread::sleep(self.per_tool * u32::try_from(texts.len()).expect("few are embedded at once"));
+        }
+        if self.hangs_on.is_some_and(|word| texts.iter().any(|text| text.contains(word))) {
+            thread::sleep(3 * AT_MOST);
+        }
+        progress(texts.len());
+        Ok(texts.iter().map(|text| fake_vector(text)).collect())
+    }
+}
+
+fn after(milliseconds: u64) -> Option<Instant> {
+    Some(Instant::now() + Duration::from_millis(milliseconds))
+}
+
+fn with(catalog: Catalog, deadline: Option<Instant>, embedder: &Arc<Slow>) -> EngineBuilder {
+    let embedder = Arc::clone(embedder) as Arc<dyn Embedder>;
+    Engine::builder(catalog).optional_embedder(deadline, move || Ok(embedder))
+}
+
+/// Checks that a pick is what it is without the model, but for the stage that says why.
+fn check_left_out(selection: &Selection, reason: &str) {
+    let rest = pick(&WORKPLACE, REQUEST, &PickOptions::default());
+    assert_eq!(ids(selection), ids(&rest));
+    assert_eq!(selection.picks[0].score.to_bits(), rest.picks[0].score.to_bits());
+    let [degraded] = &selection.degraded[..] else { panic!("one stage is degraded: {:?}", selection.degraded) };
+    assert!(degraded.stage == Stage::Semantic && degraded.reason.contains(reason), "{degraded:?}");
+    let stage = selection.stages.iter().find(|report| report.stage == Stage::Semantic);
+    assert!(matches!(stage.map(|stage| &stage.status), Some(StageStatus::Failed { .. })), "{stage:?}");
+}
+
+#[test]
+fn a_model_that_is_late_is_left_out_and_the_static_one_stands_in() {
+    let hangs = Arc::new(Slow { hangs_on: Some(""), ..Slow::default() });
+    let started = Instant::now();
+    let engine = with(workplace(), after(100), &hangs).build().expect("being late is no error");
+    check_left_out(
+        &pick(&engine, REQUEST, &PickOptions::default()),
+        "the deadline passed before it had embedded a tool",
+    );
+    let semantic = pick(&engine, REQUEST, &in_mode(Mode::Semantic));
+    assert_eq!(ids(&semantic)[0], "calendar/book_meeting_room", "the static model ranks alone");
+    let never = Engine::builder(workplace()).optional_embedder(after(100), || {
+        thread::sleep(3 * AT_MOST);
+        Err(EmbedError::Load { name: "never".to_owned(), reason: "nobody waits for it".to_owned() })
+    });
+    let engine = never.build().expect("being late is no error");
+    check_left_out(&pick(&engine, REQUEST, &PickOptions::default()), "not ready in time");
+    assert!(started.elapsed() < AT_MOST, "{:?}", started.elapsed());
+}
+
+#[test]
+fn what_was_embedded_before_the_deadline_is_kept_so_that_the_next_engine_comes_further() {
+    let temporary = tempfile::tempdir().expect("a folder can be made");
+    let slow = Arc::new(Slow { per_tool: Duration::from_millis(3), ..Slow::default() });
+    let tools = workplace().len();
+    let built = |deadline| with(workplace(), deadline, &slow).cache_dir(temporary.path()).build().expect("no error");
+    let engine = built(after(400));
+    let told = format!("of {tools} tools when the deadline passed");
+    check_left_out(&pick(&engine, REQUEST, &PickOptions::default()), &told);
+    // The batch under way may end after the deadline.
+    thread::sleep(Duration::from_millis(300));
+    let first = slow.tools.swap(0, Ordering::Relaxed);
+    assert!(first < tools, "all {first} were embedded in time");
+    assert!(pick(&built(None), REQUEST, &PickOptions::default()).degraded.is_empty());
+    let second = slow.tools.load(Ordering::Relaxed);
+    assert!(second < tools, "{first} were embedded before, and {second} of {tools} again");
+}
+
+#[test]
+fn skills_and_tools_are_ranked_by_the_same_models() {
+    let text = "---\nname: zebra-room\ndescription: Book a meeting room with a zebra in it\n---\nBook it.\n";
+    let skill = Skill::parse(text, "zebra-room/SKILL.md").expect("it is valid");
+    for (hangs_on, late) in [(None, false), (Some("zebra"), true)] {
+        let slow = Arc::new(Slow { hangs_on, ..Slow::default() });
+        let builder = with(workplace(), after(if late { 500 } else { 600_000 }), &slow);
+        let engine = builder.skills(vec![skill.clone()]).build().expect("being late is no error");
+        let selection = pick(&engine, REQUEST, &PickOptions::default());
+        assert_eq!(selection.degraded.iter().any(|degraded| degraded.stage == Stage::Semantic), late);
+        assert_eq!(selection.picks[0].provenance.semantic.len(), if late { 1 } else { 2 });
+        assert_eq!(selection.skills.as_ref().map(Vec::len), Some(1));
+    }
+}
+
+#[test]
+fn time_to_spare_changes_nothing_and_a_model_that_cannot_be_opened_is_an_error() {
+    let json = |engine: Engine| {
+        serde_json::to_string(&pick(&engine, REQUEST, &PickOptions::default())).expect("a selection serialises")
+    };
+    let slow = Arc::<Slow>::default();
+    let given = Engine::builder(workplace()).embedder(Arc::clone(&slow) as Arc<dyn Embedder>).build();
+    let given = json(given.expect("it works"));
+    for deadline in [None, after(600_000)] {
+        assert_eq!(json(with(workplace(), deadline, &slow).build().expect("it works")), given);
+        let broken = || Err(EmbedError::Load { name: "broken".to_owned(), reason: "it is damaged".to_owned() });
+        let error = Engine::builder(workplace()).optional_embedder(deadline, broken).build();
+        let error = error.expect_err("that does not pass");
+        assert!(matches!(error, IndexError::Model(EmbedError::Load { .. })), "{error}");
+    }
+}
