@@ -32,6 +32,7 @@
 
 // Modules stand in reading order: each uses only those above it (`tests/main/architecture.rs`).
 pub mod excerpt;
+mod function_words;
 pub mod query;
 mod ranking;
 mod deadline;

@@ -1,15 +1,20 @@
 //! What is asked.
 //!
 //! A [`Query`] is the text that the retrievers see. It is made from a string, from a transcript, whose last user
-//! message is the request, or from any other JSON value, which is stringified. Text beyond [`MAX_QUERY_BYTES`] is not
+//! message is the request, or from any other JSON value, which is stringified. What it rules out is not searched for. Text beyond [`MAX_QUERY_BYTES`] is not
 //! read, and [`Query::truncated`] says so: a request of a megabyte carries no more intent than its first pages, and
 //! must not cost more than they do.
+
+mod ruled_out;
 
 use std::ops::Range;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
+
+use self::ruled_out::ruled_out;
+use crate::function_words::says_something;
 
 /// The most text of a request that is read, in bytes of UTF-8.
 pub const MAX_QUERY_BYTES: usize = 64 * 1024;
@@ -51,6 +56,8 @@ const JOINS: [&str; 7] = ["and", "then", "also", "but", "plus", "while", "or"];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     text: String,
+    /// The text without what it rules out, where it rules out something.
+    wanted: Option<String>,
     truncated: bool,
     /// What was said before, and the request; empty where the request stands alone.
     conversation: String,
@@ -67,7 +74,8 @@ impl Query {
         if truncated {
             text.truncate(text.floor_char_boundary(MAX_QUERY_BYTES));
         }
-        Self { text, truncated, conversation: String::new(), context: 0, called: Vec::new() }
+        let wanted = wanted(&text);
+        Self { text, wanted, truncated, conversation: String::new(), context: 0, called: Vec::new() }
     }
 
     /// Adds what the user said before, oldest first, so that a request that goes on with it is understood. What counts
@@ -95,7 +103,7 @@ impl Query {
         let context = &context[..context.floor_char_boundary(MAX_CONTEXT_BYTES + MAX_CONTEXT_MESSAGES)];
         if !is_blank(context) {
             self.context = context.len();
-            self.conversation = format!("{context}\n{}", self.text);
+            self.conversation = format!("{context}\n{}", self.wanted());
         }
         self
     }
@@ -106,9 +114,14 @@ impl Query {
         self
     }
 
-    /// Returns the text that is searched for.
+    /// Returns the text of the request.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Returns the text that is searched for: without clauses such as "don't send an email", unless nothing is left then.
+    pub fn wanted(&self) -> &str {
+        self.wanted.as_deref().unwrap_or(&self.text)
     }
 
     /// Returns what the user said before, as far as it counts, one message after the other on lines of their own; empty
@@ -135,7 +148,7 @@ impl Query {
     /// Returns the sentences and lines that hold words, in order; where there are more than [`MAX_SENTENCES`],
     /// neighbours are taken together.
     pub(crate) fn sentences(&self) -> Vec<&str> {
-        together(&self.text, &sentence_ranges(&self.text))
+        together(self.wanted(), &sentence_ranges(self.wanted()))
     }
 
     /// Returns the sentences of the conversation, as [`Query::sentences`] does those of the request.
@@ -146,10 +159,11 @@ impl Query {
     /// Returns the parts that may each need a tool of their own: the sentences, cut at English words like `and` and `then`;
     /// at most [`MAX_SENTENCES`], as there.
     pub(crate) fn clauses(&self) -> Vec<&str> {
+        let text = self.wanted();
         let mut ranges = Vec::new();
-        for sentence in sentence_ranges(&self.text) {
+        for sentence in sentence_ranges(text) {
             let (mut start, mut at) = (sentence.start, sentence.start);
-            for word in self.text[sentence.clone()].split_inclusive(char::is_whitespace) {
+            for word in text[sentence.clone()].split_inclusive(char::is_whitespace) {
                 if JOINS.iter().any(|join| join.eq_ignore_ascii_case(word.trim_end())) {
                     ranges.push(start..at);
                     start = at + word.len();
@@ -158,8 +172,8 @@ impl Query {
             }
             ranges.push(start..sentence.end);
         }
-        ranges.retain(|range| self.text[range.clone()].contains(char::is_alphanumeric));
-        together(&self.text, &ranges).into_iter().map(str::trim).collect()
+        ranges.retain(|range| text[range.clone()].contains(char::is_alphanumeric));
+        together(text, &ranges).into_iter().map(str::trim).collect()
     }
 
     /// Returns `true` if there is nothing to search for: only white space, punctuation and characters that nobody sees.
@@ -174,6 +188,20 @@ pub(crate) fn add_called(called: &mut Vec<String>, name: &str) {
     if is_name && called.len() < MAX_CALLED && called.iter().all(|known| known != name) {
         called.push(name.to_owned());
     }
+}
+
+/// The text without what it rules out; `None` where that is nothing, or everything that it says.
+fn wanted(text: &str) -> Option<String> {
+    let mut wanted = String::new();
+    let mut kept = 0;
+    for sentence in sentence_ranges(text) {
+        for Range { start, end } in ruled_out(&text[sentence.clone()]) {
+            wanted.push_str(&text[kept..sentence.start + start]);
+            kept = sentence.start + end;
+        }
+    }
+    wanted.push_str(&text[kept..]);
+    (kept > 0 && says_something(&wanted)).then_some(wanted)
 }
 
 fn is_blank(text: &str) -> bool {

@@ -52,7 +52,7 @@ pub(super) struct Explainer<'a> {
 impl<'a> Explainer<'a> {
     pub(super) fn new(request: &'a Request<'a>, ranked: &'a Ranked, decisions: &'a [Decision]) -> Self {
         let words = match ranked {
-            Ranked::Fused { fused, .. } => words(request.index, fused, request.query.text()),
+            Ranked::Fused { fused, .. } => words(request.index, fused, request.query.wanted()),
             _ => None,
         };
         Self { request, ranked, reranked: None, decisions, stands_in: false, parts: &[], words }

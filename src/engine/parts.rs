@@ -9,6 +9,7 @@ use super::ranked::Ranked;
 use super::report::Report;
 use super::request::Request;
 use super::signals::guarded;
+use crate::function_words::says_something;
 use crate::fuse::{Fused, Fusion, Retriever, Signals};
 use crate::index::Vectors;
 use crate::options::{Choice, PickError};
@@ -16,7 +17,6 @@ use crate::ranking::ToolId;
 use crate::retrieve::{self, FoundTerm, query_terms};
 use crate::select::static_vectors;
 use crate::selection::Stage;
-use crate::text::FunctionWords;
 
 /// A part's best tool stands for it where it is more likely right than wrong.
 const GOOD: f32 = 0.5;
@@ -74,13 +74,6 @@ pub(super) fn parts<'q>(
         Ok(Part { text, terms, fused: Fused::new(signals, Fusion::Weighted, &request.eligibility) })
     });
     parts.collect()
-}
-
-/// Returns `true` if a text has a word that carries an intent.
-fn says_something(text: &str) -> bool {
-    let words = || text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    let function_words = FunctionWords::of(words());
-    words().any(|word| !function_words.contains(word))
 }
 
 /// The parts' vectors, one a row; of zeros where the model knows nothing of the part.

@@ -40,7 +40,7 @@ impl<'a> Request<'a> {
         let always = always(index, options)?;
         let eligibility = index.policies.decide(&index.catalog, &index.names, &options.access)?;
         let trusted_sources = index.catalog.sources().permitted(&options.trusted_sources);
-        let mentions = index.names.mentions(query.text());
+        let mentions = index.names.mentions(query.wanted());
         let in_use = InUse::new(&index.names, query, options);
         let needed = BTreeMap::new();
         Ok(Self {

@@ -53,7 +53,7 @@ impl Vectors {
             let several = sentences.len() > 1;
             std::iter::once(whole).chain(sentences.into_iter().filter(move |_| several))
         };
-        let mut texts: Vec<&str> = with_sentences(query.text(), query.sentences()).collect();
+        let mut texts: Vec<&str> = with_sentences(query.wanted(), query.sentences()).collect();
         let own = texts.len();
         if !query.conversation().is_empty() {
             texts.extend(with_sentences(query.conversation(), query.conversation_sentences()));

@@ -2,9 +2,10 @@
 
 use foldhash::{HashMap, HashMapExt};
 
+use crate::function_words::FunctionWords;
 use crate::index::{IndexError, IndexedTerm, KeywordIndex};
 use crate::query::MAX_SENTENCES;
-use crate::text::{AnalyzedTerm, Analyzer, FunctionWords, TermKind};
+use crate::text::{AnalyzedTerm, Analyzer, TermKind};
 
 /// One term of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use tantivy::tokenizer::{
     AsciiFoldingFilter, Language, LowerCaser, RemoveLongFilter, Stemmer, TextAnalyzer, Token, TokenStream, Tokenizer,
 };
 
-use super::function_words::is_stop_word;
+use crate::function_words::is_stop_word;
 
 /// Words of more bytes than this are no words and are dropped.
 const MAX_WORD_BYTES: usize = 64;

@@ -1,14 +1,12 @@
 //! What a tool's words become.
 //!
 //! `document` says which texts of a tool are read, by the keyword index and by models; `analysis` cuts texts into words
-//! and terms, those of tools and those of requests alike; `function_words` says which words carry no intent.
+//! and terms, those of tools and those of requests alike.
 
 mod analysis;
 mod document;
-mod function_words;
 
 pub use analysis::TermKind;
 pub(crate) use analysis::{AnalyzedTerm, Analyzer};
 pub use document::Field;
 pub(crate) use document::{EmbeddingText, texts};
-pub(crate) use function_words::FunctionWords;

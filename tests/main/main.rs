@@ -38,6 +38,8 @@ mod optional_model;
 // Models behind an HTTP endpoint, which is a server of the tests.
 #[cfg(feature = "endpoint")]
 mod endpoint;
+// What a request rules out.
+mod negation;
 // The real MiniLM for the ONNX path.
 #[cfg(feature = "fastembed")]
 mod minilm;

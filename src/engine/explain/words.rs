@@ -11,10 +11,11 @@ use ndarray::{Array1, Array2, ArrayView1, Axis};
 
 use crate::catalog::Tool;
 use crate::embed::{Embedder, Role};
+use crate::function_words::FunctionWords;
 use crate::index::{Vectors, products};
 use crate::ranking::ToolId;
 use crate::selection::WordEvidence;
-use crate::text::{EmbeddingText, FunctionWords};
+use crate::text::EmbeddingText;
 
 /// The most words that the evidence holds.
 const MAX_WORDS: usize = 4;

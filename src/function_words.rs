@@ -10,12 +10,13 @@ use foldhash::{HashMap, HashMapExt, HashSet};
 use stop_words::Language;
 
 /// English function words and the words of asking.
-static ENGLISH: LazyLock<HashSet<&str>> =
-    LazyLock::new(|| include_str!("stop_words.txt").lines().filter(|line| !line.starts_with('#')).collect());
+static ENGLISH: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    include_str!("function_words/english.txt").lines().filter(|line| !line.starts_with('#')).collect()
+});
 
 /// Function words of other languages that are English words too.
 static ENGLISH_TOO: LazyLock<HashSet<&str>> = LazyLock::new(|| {
-    let lines = include_str!("english_too.txt").lines().filter(|line| !line.starts_with('#'));
+    let lines = include_str!("function_words/english_too.txt").lines().filter(|line| !line.starts_with('#'));
     lines.flat_map(str::split_whitespace).collect()
 });
 
@@ -64,6 +65,13 @@ pub(crate) fn is_stop_word(word: &str) -> bool {
     FunctionWords::default().contains(word)
 }
 
+/// Returns `true` if a text has a word that carries an intent.
+pub(crate) fn says_something(text: &str) -> bool {
+    let words = || text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let function_words = FunctionWords::of(words());
+    words().any(|word| !function_words.contains(word))
+}
+
 /// The function words of a text, which depend on its language.
 #[derive(Default)]
 pub(crate) struct FunctionWords {
@@ -75,18 +83,17 @@ impl FunctionWords {
     /// Finds out about the languages of a text of these words.
     pub(crate) fn of<'t>(words: impl Iterator<Item = &'t str>) -> Self {
         let distinct: HashSet<String> = words.map(str::to_lowercase).collect();
-        let (mut english, mut counts) = (0, [0; LANGUAGES.len()]);
-        for word in &distinct {
-            let word = word.as_str();
-            if ENGLISH.contains(word) {
-                english += 1;
-            } else if let Some(&languages) = FOREIGN.get(word).filter(|_| !ENGLISH_TOO.contains(word)) {
-                let bits = (0..LANGUAGES.len()).filter(|bit| languages >> bit & 1 == 1);
-                bits.for_each(|bit| counts[bit] += 1);
-            }
+        // Those of English, those that a language shares with it, and those that a language does not.
+        let (mut english, mut shared, mut own) = (0, [0; LANGUAGES.len()], [0; LANGUAGES.len()]);
+        for word in distinct.iter().map(String::as_str) {
+            let is_english = ENGLISH.contains(word);
+            english += usize::from(is_english);
+            let languages = FOREIGN.get(word).filter(|_| !ENGLISH_TOO.contains(word)).copied().unwrap_or_default();
+            let counts = if is_english { &mut shared } else { &mut own };
+            (0..LANGUAGES.len()).filter(|bit| languages >> bit & 1 == 1).for_each(|bit| counts[bit] += 1);
         }
-        let likely = |(_, count): &(usize, usize)| *count >= LEAST_WORDS && *count > english;
-        let languages = counts.into_iter().enumerate().filter(likely).map(|(bit, _)| 1 << bit).sum();
+        let likely = |&bit: &usize| own[bit] >= LEAST_WORDS && own[bit] + shared[bit] > english;
+        let languages = (0..LANGUAGES.len()).filter(likely).map(|bit| 1 << bit).sum();
         Self { languages }
     }
 
