@@ -164,7 +164,7 @@ impl Engine {
         let mut candidates = Candidates::new(&request, &ranked, parts, window, &mut report);
         let reranked = rerank::rerank(&request, &ranked, reranker, &mut candidates, &mut report);
         let mut decisions = set::choose(&request, &ranked, &candidates, &mut report);
-        let below_threshold = candidates.below_threshold(&decisions);
+        let below_threshold = candidates.below_threshold(&request, &decisions);
         let tokens = self.fit(&request, &ranked, &mut decisions)?;
         let stands_in = report.degraded.iter().any(|degraded| degraded.stage == Stage::Semantic);
         let why = Explainer::new(&request, &ranked, &decisions)

@@ -134,7 +134,7 @@ pub struct Pick {
     pub tool: Arc<Tool>,
     /// Relevance, 0..1. Picks that were reranked need not fall in score.
     pub score: f32,
-    /// One sentence that says why.
+    /// One sentence that says why, and whether the tool's source is untrusted.
     pub reason: String,
     /// Where the score comes from.
     pub provenance: Provenance,
@@ -234,6 +234,9 @@ pub struct Considered {
     pub score: f32,
     /// Whether it was picked.
     pub picked: bool,
+    /// Whether its source is untrusted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub untrusted: bool,
     /// Where the score comes from.
     pub provenance: Provenance,
 }
@@ -308,6 +311,8 @@ pub enum DropReason {
     MaxCandidates,
     /// It is the same as a picked tool but for its source.
     Same,
+    /// Its source is untrusted, and its text nearly that of a picked tool whose source is trusted.
+    Copy,
     /// The parts of the request that it fits are covered, and its place went to a tool for another part.
     Covered,
     /// The token budget has no room for it, not even for its name.
@@ -324,6 +329,7 @@ impl fmt::Display for DropReason {
             Self::MaxPerSource => "its source has its share already",
             Self::MaxCandidates => "more tools are named than are to be picked",
             Self::Same => "a picked tool is the same but for its source",
+            Self::Copy => "its source is untrusted, and its text nearly that of a picked tool of a trusted one",
             Self::Covered => "its place went to a tool for another part of the request",
             Self::TokenBudget => "the token budget has no room for it",
             Self::MaxInUse => "more tools are in use than stay for that",

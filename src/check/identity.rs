@@ -2,7 +2,6 @@
 //! texts that are another source's.
 
 use std::collections::{BTreeSet, HashMap};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::LazyLock;
 
 use rayon::prelude::*;
@@ -11,22 +10,16 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::Found;
 use super::fold::{fold, is_mixed, letter_for, words};
+use super::likeness::{Bands, Sketch, stem};
 use super::rules::{ALIAS_SQUATTING, CONFUSABLE_NAME, IMITATED_NAME, LOOK_ALIKE_SOURCE, NEAR_DUPLICATE};
 use super::texts::{Kind, texts};
 use crate::catalog::spelling::normalise;
 use crate::catalog::{Sources, Tool, is_reserved, known_for, reserved};
 use crate::names::words_of;
 
-/// Texts that share as many of their words are nearly the same (Jaccard).
-const SAME: f64 = 0.72;
 /// Shorter texts are the same by chance.
 const LEAST_WORDS: usize = 9;
-/// More words of a text are not compared.
-const MOST_WORDS: usize = 600;
-/// MinHash: as many bands of as many hashes.
-const BANDS: usize = 16;
-const ROWS: usize = 3;
-/// As many tools of one band are compared with the next.
+/// As many owners of one look are compared with the next.
 const MOST_ALIKE: usize = 8;
 
 /// A source that is a server elsewhere: an address, or the name of a host.
@@ -250,25 +243,15 @@ fn near_duplicates(tools: &[&Tool], found: &mut [Vec<Found>]) {
     if sources.len() < 2 {
         return;
     }
-    let bags: Vec<BTreeSet<u64>> = tools.par_iter().map(|tool| bag(tool)).collect();
-    let signatures: Vec<Vec<u64>> =
-        bags.par_iter().map(|bag| (0..BANDS).map(|band| signature(bag, band)).collect()).collect();
+    let sketches: Vec<Sketch> = tools.par_iter().map(|tool| sketch(tool)).collect();
     // Who is trusted, and who came first, is not the copy.
-    let mut order: Vec<usize> = (0..tools.len()).filter(|&at| bags[at].len() >= LEAST_WORDS).collect();
+    let mut order: Vec<usize> = (0..tools.len()).filter(|&at| sketches[at].len() >= LEAST_WORDS).collect();
     order.sort_by_key(|&at| tools[at].untrusted);
-    let mut bands: HashMap<(usize, u64), Vec<usize>> = HashMap::new();
+    let mut bands = Bands::default();
     for at in order {
-        let mut like = None;
-        for (band, &signature) in signatures[at].iter().enumerate() {
-            let alike = bands.entry((band, signature)).or_default();
-            like = like.or_else(|| {
-                let foreign = alike.iter().filter(|&&other| is_foreign(tools[other], tools[at]));
-                foreign.copied().find(|&other| similarity(&bags[at], &bags[other]) >= SAME)
-            });
-            if alike.len() < MOST_ALIKE {
-                alike.push(at);
-            }
-        }
+        let is_copy = |&other: &usize| is_foreign(tools[other], tools[at]) && sketches[at].is_like(&sketches[other]);
+        let like = bands.near(&sketches[at]).find(is_copy);
+        bands.add(at, &sketches[at]);
         if let Some(other) = like {
             let message = format!("the text is nearly that of {:?}", super::shown(&tools[other].id));
             found[at].push(Found { message, ..Found::new(&NEAR_DUPLICATE, "/description", &tools[at].description) });
@@ -282,43 +265,10 @@ fn is_foreign(a: &Tool, b: &Tool) -> bool {
     a.source != b.source && (family(a).is_none() || family(a) != family(b))
 }
 
-/// The hashes of a tool's words: what it says of itself and of its parameters.
-fn bag(tool: &Tool) -> BTreeSet<u64> {
+/// The words of what a tool says of itself and of its parameters.
+fn sketch(tool: &Tool) -> Sketch {
     let texts = texts(tool);
     let told =
         texts.iter().filter(|text| matches!(text.kind, Kind::Description | Kind::Parameter | Kind::ParameterName));
-    let mut bag = BTreeSet::new();
-    for text in told {
-        for word in words(&fold(&text.text[..text.text.floor_char_boundary(1 << 16)])) {
-            bag.insert(hash(0, stem(word)));
-            if bag.len() >= MOST_WORDS {
-                return bag;
-            }
-        }
-    }
-    bag
-}
-
-/// A word without the endings that a copyist changes.
-fn stem(word: &str) -> &str {
-    word.strip_suffix("es").or(word.strip_suffix('s')).filter(|stem| stem.len() > 2).unwrap_or(word)
-}
-
-fn hash(seed: usize, value: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    seed.hash(&mut hasher);
-    value.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// The least hashes of a bag under the hash functions of a band.
-fn signature(bag: &BTreeSet<u64>, band: usize) -> u64 {
-    let least = |row: usize| bag.iter().map(|word| hash(band * ROWS + row + 1, word)).min();
-    let rows: Vec<Option<u64>> = (0..ROWS).map(least).collect();
-    hash(0, rows)
-}
-
-fn similarity(a: &BTreeSet<u64>, b: &BTreeSet<u64>) -> f64 {
-    let shared = a.intersection(b).count();
-    shared as f64 / (a.len() + b.len() - shared).max(1) as f64
+    Sketch::new(told.map(|text| text.text))
 }

@@ -12,6 +12,7 @@ mod fold;
 mod hidden;
 mod identity;
 mod lexicon;
+mod likeness;
 mod rules;
 mod shape;
 mod skills;
@@ -30,6 +31,7 @@ use crate::catalog::{
 };
 use crate::excerpt::marked;
 
+pub(crate) use likeness::{Bands, Sketch, sequence};
 pub use rules::{Rule, Severity};
 
 /// The version of a serialised [`CheckReport`].

@@ -86,13 +86,15 @@ impl<'q> Candidates<'q> {
         let placed: BTreeSet<ToolId> = ranking.iter().map(|candidate| candidate.tool).collect();
         let behind = good.iter().filter(|(tool, _)| !placed.contains(tool)).map(|&(tool, _)| ranked.candidate(tool));
         ranking.extend(top_k(behind, usize::MAX));
-        let below_threshold = request.eligibility.admitted_count() - ranked.errors().len() - all.len();
+        let unranked = staying.iter().filter(|&&tool| !request.rankable().admits(tool)).count();
+        let below_threshold = request.rankable().admitted_count() + unranked - ranked.errors().len() - all.len();
         Self { ranking, all, below_threshold, stay, parts, good, for_part, reranked: false }
     }
 
     /// Returns how many eligible tools are neither candidates nor required by picks.
-    pub(super) fn below_threshold(&self, decisions: &[Decision]) -> usize {
-        let mut required: BTreeSet<ToolId> = decisions.iter().filter_map(Decision::required).collect();
+    pub(super) fn below_threshold(&self, request: &Request<'_>, decisions: &[Decision]) -> usize {
+        let required = decisions.iter().filter_map(Decision::required);
+        let mut required: BTreeSet<ToolId> = required.filter(|&tool| request.rankable().admits(tool)).collect();
         if !required.is_empty() {
             for candidate in &self.all {
                 required.remove(&candidate.tool);
@@ -111,7 +113,7 @@ pub(super) fn twins<'a>(request: &Request<'a>) -> Option<&'a Twins> {
 fn above(request: &Request<'_>, ranked: &Ranked, staying: &BTreeSet<ToolId>) -> Vec<Candidate> {
     let least = ranked.value_at(request.options.min_score);
     let mut candidates: Vec<Candidate> = ranked
-        .candidates(&request.eligibility)
+        .candidates(request.rankable())
         .filter(|&candidate| ranked.reaches(candidate, least) || staying.contains(&candidate.tool))
         .collect();
     let found: BTreeSet<ToolId> =

@@ -84,10 +84,11 @@ impl<'a> Explainer<'a> {
             provenance.required_by = picked.required_by.iter().map(|&tool| self.id(tool)).collect();
             provenance.covers = picked.covers.map(|part| self.cover_evidence(&self.parts[part], tool));
             let twins = self.decisions.iter().filter(|decision| decision.fate == Fate::SameAs(tool));
+            let definition = self.request.index.catalog.tool(tool);
             Pick {
-                tool: Arc::clone(self.request.index.catalog.tool(tool)),
+                tool: Arc::clone(definition),
                 score: self.ranked.score(tool),
-                reason: reason(self.ranked, tool, &provenance, reranker),
+                reason: reason(self.ranked, (tool, definition), &provenance, reranker),
                 provenance,
                 same_as: twins.map(|twin| self.id(twin.tool)).collect(),
                 definition: picked.shown.map(|(detail, tokens)| Definition { detail, tokens }),
@@ -105,6 +106,7 @@ impl<'a> Explainer<'a> {
                 tool_id: self.id(tool),
                 score: self.ranked.score(tool),
                 picked: picked.is_some(),
+                untrusted: self.request.index.catalog.tool(tool).untrusted,
                 provenance: picked.map_or_else(|| self.provenance(tool), |pick| pick.provenance.clone()),
             })
         });
@@ -121,6 +123,7 @@ impl<'a> Explainer<'a> {
                 Fate::OverRequired => DropReason::MaxRequired,
                 Fate::OverBudget => DropReason::TokenBudget,
                 Fate::SameAs(_) => DropReason::Same,
+                Fate::Copy => DropReason::Copy,
                 Fate::Covered => DropReason::Covered,
             };
             Some((decision.tool, reason))
@@ -243,7 +246,7 @@ impl<'a> Explainer<'a> {
     ) -> SemanticEvidence {
         let words = words.filter(|(told, _)| std::ptr::eq(*told, vectors));
         SemanticEvidence {
-            rank: part.signal.rank(tool, &self.request.eligibility),
+            rank: part.signal.rank(tool, self.request.rankable()),
             score: part.signal.of(tool),
             context: part.signal.of_context(tool),
             model: vectors.embedder().identity().to_owned(),
@@ -291,7 +294,7 @@ impl<'a> Explainer<'a> {
             }
         });
         KeywordEvidence {
-            rank: part.signal.rank(tool, &self.request.eligibility),
+            rank: part.signal.rank(tool, self.request.rankable()),
             score: part.signal.of(tool),
             context: part.signal.of_context(tool),
             terms: evidence.collect(),

@@ -71,7 +71,7 @@ pub(super) fn parts<'q>(
             let row = embedded.row(place).insert_axis(Axis(0)).to_owned();
             signals.push((Retriever::Static, retrieve::semantic(vectors, &row)));
         }
-        Ok(Part { text, terms, fused: Fused::new(signals, Fusion::Weighted, &request.eligibility) })
+        Ok(Part { text, terms, fused: Fused::new(signals, Fusion::Weighted, request.rankable()) })
     });
     parts.collect()
 }

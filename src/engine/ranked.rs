@@ -38,7 +38,7 @@ impl Ranked {
     fn custom(scorer: &str, request: &Request<'_>, answer: Vec<Score>) -> Self {
         let mut scores = BTreeMap::new();
         let mut errors = Vec::new();
-        for (tool, score) in request.eligibility.admitted().zip(answer) {
+        for (tool, score) in request.rankable().admitted().zip(answer) {
             if (0.0..=1.0).contains(&score.score) {
                 scores.insert(tool, score);
             } else {
@@ -154,7 +154,7 @@ pub(super) fn fuse(
         report.skipped(Stage::Fuse, "there is nothing to fuse");
         return Ok(Ranked::registration(request.mode.name()));
     }
-    let fused = Fused::new(signals, request.options.fusion, &request.eligibility);
+    let fused = Fused::new(signals, request.options.fusion, request.rankable());
     report.ran(Stage::Fuse);
     Ok(Ranked::Fused { mode: request.mode, terms, fused })
 }
@@ -164,7 +164,7 @@ pub(super) fn score(request: &Request<'_>, scorer: &Arc<dyn Scorer>, report: &mu
     for stage in [Stage::Keyword, Stage::Semantic, Stage::Fuse] {
         report.skipped(stage, "a custom scorer takes its place");
     }
-    let tools = request.eligibility.admitted().map(|tool| Arc::clone(request.index.catalog.tool(tool))).collect();
+    let tools = request.rankable().admitted().map(|tool| Arc::clone(request.index.catalog.tool(tool))).collect();
     match scorer::run(scorer, request.query, tools, request.deadline) {
         Ok(scores) => {
             report.ran(Stage::Scorer);

@@ -19,6 +19,10 @@ pub(super) struct Request<'a> {
     pub(super) deadline: Deadline,
     pub(super) mode: Mode,
     pub(super) eligibility: Eligibility,
+    /// Untrusted tools that are eligible, each with the eligible tool that it copies: they are not ranked.
+    pub(super) copies: BTreeMap<ToolId, ToolId>,
+    /// The tools that are ranked, where these are not all that are eligible.
+    rankable: Option<Eligibility>,
     /// The sources that `max_per_source` does not limit.
     pub(super) trusted_sources: HashSet<&'a str>,
     /// Tools that the request names outright, eligible or not.
@@ -43,19 +47,41 @@ impl<'a> Request<'a> {
         let mentions = index.names.mentions(query.wanted());
         let in_use = InUse::new(&index.names, query, options);
         let needed = BTreeMap::new();
-        Ok(Self {
+        let (copies, rankable) = (BTreeMap::new(), None);
+        let mut request = Self {
             index,
             query,
             options,
             deadline,
             mode,
             eligibility,
+            copies,
+            rankable,
             trusted_sources,
             mentions,
             always,
             in_use,
             needed,
-        })
+        };
+        request.leave_copies_out();
+        Ok(request)
+    }
+
+    /// Ranks no copies of what is trusted, but for those that stay whatever their score.
+    fn leave_copies_out(&mut self) {
+        self.copies = self.index.copies.among(|tool| self.eligibility.admits(tool));
+        let staying: BTreeSet<ToolId> = self.musts().union(&self.held()).copied().collect();
+        self.copies.retain(|copy, _| !staying.contains(copy));
+        if !self.copies.is_empty() {
+            let rankable = self.eligibility.admitted().filter(|tool| !self.copies.contains_key(tool));
+            let rankable: Vec<ToolId> = rankable.collect();
+            self.rankable = Some(Eligibility::only(&rankable, self.eligibility.tools()));
+        }
+    }
+
+    /// Returns which tools are ranked: those that are eligible, without copies.
+    pub(super) fn rankable(&self) -> &Eligibility {
+        self.rankable.as_ref().unwrap_or(&self.eligibility)
     }
 
     /// Returns the eligible tools that stay whatever their score.

@@ -48,8 +48,17 @@ pub(super) fn choose(
     if request.options.choice == Choice::Set {
         decisions = Requiring::new(request, ranked, decisions).follow();
     }
+    give_way(&request.copies, &mut decisions);
     report.ran(Stage::Select);
     decisions
+}
+
+/// Notes which copies gave way to picked tools.
+fn give_way(copies: &BTreeMap<ToolId, ToolId>, decisions: &mut Vec<Decision>) {
+    let picked: BTreeSet<ToolId> = picks(decisions).map(|(tool, _)| tool).collect();
+    let gave_way = copies.iter().filter(|(copy, original)| picked.contains(original) && !picked.contains(copy));
+    decisions.extend(gave_way.map(|(&tool, _)| Decision { tool, fate: Fate::Copy }));
+    put_in_order(decisions);
 }
 
 /// What the parts want of the candidates, where there is a choice between them.

@@ -160,11 +160,11 @@ fn rank_beside(
 ) -> Result<Ranked, PickError> {
     let (terms, skills) = signals(asked, embeddings, report)?;
     let fused = if let Ranked::Fused { fused, .. } = tools {
-        fused.beside(&request.eligibility, skills, &asked.eligibility)
+        fused.beside(request.rankable(), skills, &asked.eligibility)
     } else {
         let (_, of_tools) = signals(request, embeddings, report)?;
-        let fused = Fused::new(of_tools, Fusion::Weighted, &request.eligibility);
-        fused.beside(&request.eligibility, skills, &asked.eligibility)
+        let fused = Fused::new(of_tools, Fusion::Weighted, request.rankable());
+        fused.beside(request.rankable(), skills, &asked.eligibility)
     };
     Ok(Ranked::Fused { mode: asked.mode, terms, fused })
 }

@@ -4,6 +4,7 @@
 //! compared over all tools belongs to the snapshot. So a snapshot answers to the bit as one of the same tools in other
 //! segments does. Building makes one segment.
 
+mod copies;
 mod error;
 mod forward;
 mod keyword;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use self::copies::Copies;
 use self::optional::Coming;
 use self::segment::{Segment, Segments};
 pub use error::IndexError;
@@ -61,6 +63,7 @@ pub(crate) struct Index {
     pub(crate) names: NameTable,
     pub(crate) policies: PolicyTable,
     pub(crate) twins: Twins,
+    pub(crate) copies: Copies,
     pub(crate) keyword: KeywordIndex,
     /// One a model; the last one is the model that was chosen.
     pub(crate) vectors: Vec<Vectors>,
@@ -125,8 +128,9 @@ impl Index {
         let names = NameTable::new(&catalog);
         let policies = PolicyTable::new(&catalog);
         let twins = Twins::new(&segments);
+        let copies = Copies::new(&catalog);
         let keyword = KeywordIndex::new(segments)?;
-        Ok(Self { catalog, names, policies, twins, keyword, vectors, left_out: None, cache })
+        Ok(Self { catalog, names, policies, twins, copies, keyword, vectors, left_out: None, cache })
     }
 
     /// As [`build`](Self::build), in segments that end at `cuts`; without a cache.

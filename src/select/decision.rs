@@ -25,6 +25,8 @@ pub(crate) enum Fate {
     OverBudget,
     /// It is the same as this picked tool.
     SameAs(ToolId),
+    /// It is untrusted, and a copy of a picked tool that is trusted.
+    Copy,
     /// The parts that it fits are covered.
     Covered,
     /// It is required, and may not be seen.
@@ -120,8 +122,9 @@ impl Fate {
             Self::OverRequired => 3,
             Self::OverBudget => 4,
             Self::SameAs(_) => 5,
-            Self::Covered => 6,
-            Self::Refused(_) => 7,
+            Self::Copy => 6,
+            Self::Covered => 7,
+            Self::Refused(_) => 8,
         }
     }
 }

@@ -14,6 +14,8 @@ mod formats;
 mod reading;
 // Policy of a catalog: nothing of it goes unread.
 mod policy;
+// Untrusted copies of trusted tools.
+mod copies;
 // Picks: guarantees, the cut, determinism, odd requests.
 mod picking;
 // Who may see and call what, on every path.

@@ -320,7 +320,8 @@ fn token_summary(tokens: &TokenReport) -> String {
 fn details(text: &mut String, selection: &Selection) -> std::fmt::Result {
     for (place, candidate) in selection.considered.iter().flatten().enumerate() {
         let mark = if candidate.picked { '*' } else { ' ' };
-        writeln!(text, "\n{mark}{:>3}. {}  {:.4}", place + 1, candidate.tool_id, candidate.score)?;
+        let trust = if candidate.untrusted { "  untrusted source" } else { "" };
+        writeln!(text, "\n{mark}{:>3}. {}  {:.4}{trust}", place + 1, candidate.tool_id, candidate.score)?;
         evidence(text, &candidate.provenance)?;
     }
     writeln!(text)?;

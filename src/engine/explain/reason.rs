@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::ranked::Ranked;
+use crate::catalog::Tool;
 use crate::excerpt::one_line;
 use crate::ranking::ToolId;
 use crate::scorer::Score;
@@ -22,11 +23,16 @@ const QUOTED_CHARS: usize = 80;
 const CLOSE: f32 = 0.3;
 
 /// One sentence that says why the tool was picked.
-pub(super) fn reason(ranked: &Ranked, tool: ToolId, provenance: &Provenance, reranker: Option<&str>) -> String {
+pub(super) fn reason(
+    ranked: &Ranked,
+    (id, tool): (ToolId, &Tool),
+    provenance: &Provenance,
+    reranker: Option<&str>,
+) -> String {
     let mut clauses = stays(provenance);
     match ranked {
         Ranked::Registration { .. } => clauses.push("the ranking failed, and it comes early in the catalog".to_owned()),
-        Ranked::Custom { scorer, scores, .. } => match scores.get(&tool) {
+        Ranked::Custom { scorer, scores, .. } => match scores.get(&id) {
             Some(Score { reason: Some(reason), .. }) => clauses.push(reason.clone()),
             Some(score) => clauses.push(format!("{scorer} scores it {:.2}", score.score)),
             None => {}
@@ -44,6 +50,9 @@ pub(super) fn reason(ranked: &Ranked, tool: ToolId, provenance: &Provenance, rer
     clauses.extend(lacks(provenance));
     if clauses.is_empty() {
         clauses.push("nothing else was found".to_owned());
+    }
+    if tool.untrusted {
+        clauses.push("its source is untrusted".to_owned());
     }
     let mut sentence = clauses.join("; ");
     if let Some(first) = sentence.chars().next() {

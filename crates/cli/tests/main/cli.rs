@@ -176,6 +176,20 @@ fn grants_and_limits_reach_the_engine() {
 }
 
 #[test]
+fn untrusted_tools_are_marked_in_text_json_and_explanation() {
+    let pick = ["pick", "send a mail to a colleague", "--catalog", WORKPLACE, "--untrusted-source", "mail"];
+    let text = answer(&pick);
+    let reason = text.lines().skip_while(|line| !line.contains("mail/send_email")).nth(1).expect("it is picked");
+    assert!(reason.ends_with("; its source is untrusted."), "{text}");
+    let explained = answer(&[&pick[..], &["--explain"]].concat());
+    let marked = |line: &&str| line.contains(". mail/") && line.ends_with("  untrusted source");
+    assert!(explained.lines().any(|line| marked(&line)), "{explained}");
+    let json = json(&[&pick[..], &["--explain", "--json"]].concat());
+    assert!(json["considered"].as_array().expect("an array").iter().any(|tool| tool["untrusted"] == true), "{json}");
+    assert!(!answer(&pick[..4]).contains("untrusted"));
+}
+
+#[test]
 fn values_that_no_tool_has_are_warned_of_with_the_nearest_one() {
     for (arguments, warning, nearest) in [
         (["--deny-source", "mial"], "deny_sources: no tool of the catalog has \"mial\"", "mail"),

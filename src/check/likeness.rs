@@ -1,0 +1,114 @@
+//! Which texts are nearly the same: sets of words, compared where MinHash with bands says that they may be alike, so that the
+//! time is linear in the number of texts.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::fold::{fold, words};
+
+/// Texts that share as many of their words are nearly the same (Jaccard).
+const SAME: f64 = 0.72;
+/// More words of a text are not compared.
+const MOST_WORDS: usize = 600;
+/// More of one text is not read, in bytes.
+const MOST_BYTES: usize = 1 << 16;
+/// MinHash: as many bands of as many hashes.
+const BANDS: usize = 16;
+const ROWS: usize = 3;
+/// As many texts of one band are compared with the next.
+const MOST_ALIKE: usize = 8;
+
+/// The words of a text, repeated ones once, and where to look for texts that are like it.
+pub(crate) struct Sketch {
+    words: BTreeSet<u64>,
+    bands: Vec<u64>,
+}
+
+impl Sketch {
+    /// Sketches the words of several texts together.
+    pub(crate) fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
+        let mut found = BTreeSet::new();
+        for text in texts {
+            let folded = fold(read(text));
+            let left = MOST_WORDS - found.len();
+            found.extend(words(&folded).map(|word| hash(0, stem(word))).take(left));
+        }
+        let bands = (0..BANDS).map(|band| signature(&found, band)).collect();
+        Self { words: found, bands }
+    }
+
+    /// Returns the number of different words.
+    pub(crate) fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Returns `true` if both have the very same words.
+    pub(crate) fn equals(&self, other: &Self) -> bool {
+        self.words == other.words
+    }
+
+    /// Returns `true` if both have nearly the same words.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let shared = self.words.intersection(&other.words).count();
+        shared as f64 / (self.len() + other.len() - shared).max(1) as f64 >= SAME
+    }
+}
+
+/// Texts that were met, by the bands of their sketches.
+#[derive(Default)]
+pub(crate) struct Bands(HashMap<(usize, u64), Vec<usize>>);
+
+impl Bands {
+    /// Returns the numbers of texts that may be like this one; some more than once.
+    pub(crate) fn near(&self, sketch: &Sketch) -> impl Iterator<Item = usize> {
+        let bands = sketch.bands.iter().enumerate();
+        bands.filter_map(|(band, &signature)| self.0.get(&(band, signature))).flatten().copied()
+    }
+
+    /// Adds a text under a number.
+    pub(crate) fn add(&mut self, number: usize, sketch: &Sketch) {
+        for (band, &signature) in sketch.bands.iter().enumerate() {
+            let alike = self.0.entry((band, signature)).or_default();
+            if alike.len() < MOST_ALIKE {
+                alike.push(number);
+            }
+        }
+    }
+}
+
+/// The words of a text in order, without case, accents and disguises, as hashes.
+pub(crate) fn sequence(text: &str) -> Vec<u64> {
+    words(&fold(read(text))).map(|word| hash(0, word)).collect()
+}
+
+/// What is read of a text.
+fn read(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MOST_BYTES)]
+}
+
+/// A word without the endings that a copyist changes.
+pub(super) fn stem(word: &str) -> &str {
+    word.strip_suffix("es").or(word.strip_suffix('s')).filter(|stem| stem.len() > 2).unwrap_or(word)
+}
+
+fn hash(seed: usize, value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    seed.hash(&mut hasher);
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The least hashes of a set under the hash functions of a band.
+fn signature(words: &BTreeSet<u64>, band: usize) -> u64 {
+    let least = |row: usize| words.iter().map(|word| mixed(band * ROWS + row + 1, *word)).min();
+    let rows: Vec<Option<u64>> = (0..ROWS).map(least).collect();
+    hash(0, rows)
+}
+
+/// Another hash of a hash: the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+fn mixed(seed: usize, hash: u64) -> u64 {
+    let mut z = hash.wrapping_add((seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
