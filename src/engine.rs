@@ -178,7 +178,7 @@ impl Engine {
             scorer: ranked.scorer().to_owned(),
             answerable: ranked.answerable(),
             skills: skills.map(|(index, picked)| index.explain(picked, &request, &picks)),
-            uncalibrated: ranked.uncalibrated(&request.eligibility),
+            uncalibrated: ranked.uncalibrated(request.rankable()),
             ineligible: why.ineligible(),
             blocked: blocked::blocked_match(&request, &ranked),
             below_threshold,

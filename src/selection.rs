@@ -201,6 +201,13 @@ pub struct SkillPick {
     pub ineligible: Vec<IneligibleTool>,
 }
 
+impl SkillPick {
+    /// Returns `true` if the caller may see every tool that the skill needs; else a model is better not told of it.
+    pub fn is_eligible(&self) -> bool {
+        self.ineligible.is_empty()
+    }
+}
+
 /// Whether the reranker was asked, and the numbers that decided it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]

@@ -18,11 +18,14 @@ pub(super) fn blocked_match(request: &Request<'_>, ranked: &Ranked) -> Option<Bl
         TellBlocked::ExceptRoles => !eligibility.has_reason(tool, is_role),
         TellBlocked::Always => true,
     };
-    let blocked: Vec<ToolId> = eligibility.ineligible().filter(|&tool| may_tell(tool)).collect();
+    // A copy of what is trusted is ranked in no case.
+    let copies = index.copies.among(|_| true);
+    let blocked = eligibility.ineligible().filter(|&tool| may_tell(tool) && !copies.contains_key(&tool));
+    let blocked: Vec<ToolId> = blocked.collect();
     if blocked.is_empty() {
         return None;
     }
-    let all: Vec<ToolId> = eligibility.admitted().chain(blocked).collect();
+    let all: Vec<ToolId> = request.rankable().admitted().chain(blocked).collect();
     let fused = fused.again(&Eligibility::only(&all, index.catalog.len()));
     let best = fused.best().filter(|&best| !eligibility.admits(best))?;
     let score = fused.score_of(best);

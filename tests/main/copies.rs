@@ -119,6 +119,14 @@ fn a_copy_of_what_the_caller_may_not_see_or_that_is_named_stands_and_says_that_i
 }
 
 #[test]
+fn a_copy_that_the_caller_may_not_use_is_not_told_of_as_the_best_match() {
+    let engine = engine(copies().remove(6));
+    let denied = Access { deny_sources: set(&["evil"]), ..Access::default() };
+    let selection = pick(&engine, REQUEST, &PickOptions { access: denied, ..PickOptions::default() });
+    assert!(selection.blocked.is_none(), "{:?}", selection.blocked);
+}
+
+#[test]
 fn an_untrusted_tool_with_a_text_of_its_own_stands_beside_a_trusted_one() {
     let engine = engine(with_copy(|own| {
         own.name = "compose_letter".to_owned();

@@ -187,10 +187,17 @@ fn read_skills(folder: &Path) -> anyhow::Result<Vec<Skill>> {
     Ok(found.skills)
 }
 
-/// Writes the picks and the picked skills for a model.
+/// Writes the picks for a model, and the picked skills whose tools the caller may have; warns of the other skills.
 fn prompt_section(selection: &Selection) -> String {
     let tools = tools_section(selection.picks.iter().map(|pick| &pick.tool));
-    let skills = skills_section(selection.skills.iter().flatten().map(|pick| &*pick.skill));
+    let (eligible, others): (Vec<&SkillPick>, Vec<&SkillPick>) =
+        selection.skills.iter().flatten().partition(|pick| pick.is_eligible());
+    for SkillPick { skill, ineligible, .. } in others {
+        let tools: Vec<String> =
+            ineligible.iter().map(|tool| format!("{} is {}", tool.tool_id, reasons(&tool.reasons))).collect();
+        output::warn(format!("the skill {} is not in the section: {}", skill.name, tools.join("; ")));
+    }
+    let skills = skills_section(eligible.into_iter().map(|pick| &*pick.skill));
     format!("{tools}\n{skills}")
 }
 

@@ -46,6 +46,37 @@ fn prompt_sections_stand_in_place_of_the_list() {
 }
 
 #[test]
+fn a_skill_whose_tools_the_caller_may_not_have_is_not_in_the_section() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, description, tools) in [
+        ("deploy-branch", "Deploys the branch to the staging system.", "bash read_file"),
+        ("sort-notes", "Sorts a folder of loose notes into one file.", "read_file"),
+    ] {
+        let skill = folder.path().join(name);
+        std::fs::create_dir(&skill).expect("it is new");
+        let text = format!("---\nname: {name}\ndescription: {description}\nallowed-tools: {tools}\n---\nDo it.\n");
+        std::fs::write(skill.join("SKILL.md"), text).expect("the folder is there");
+    }
+    let skills = folder.path().to_str().expect("the path is UTF-8");
+    let section = |more: &[&str]| {
+        let request = "use deploy-branch and sort-notes";
+        let pick = ["pick", request, "--prompt-section", "--catalog", TERMINAL[1], "--skills", skills];
+        let output = picktools(&[&pick[..], more].concat()).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        (stdout(&output), stderr(&output))
+    };
+    let (all, warnings) = section(&[]);
+    assert!(all.contains("- deploy-branch: ") && all.contains("- sort-notes: "), "{all}");
+    assert_eq!(warnings, "");
+    let (some, warnings) = section(&["--exclude", "terminalRun"]);
+    assert!(!some.contains("deploy-branch") && some.contains("- sort-notes: "), "{some}");
+    let told = "the skill deploy-branch is not in the section: terminal/terminalRun is excluded by the caller";
+    assert_eq!(warnings, format!("warning: {told}\n"));
+    let (none, _) = section(&["--exclude", "terminalRun", "--exclude", "terminalReadFile"]);
+    assert!(!none.contains("skill"), "{none}");
+}
+
+#[test]
 fn what_cannot_be_used_is_one_warning_each() {
     let warnings = |skills: &str| {
         let arguments = ["pick", "resize a picture", "--catalog", WORKPLACE, "--skills", skills];
