@@ -4,6 +4,23 @@ use std::borrow::Cow;
 
 use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
 
+/// The most items that a list in a text shows.
+pub const MAX_LISTED: usize = 20;
+
+/// The most characters that are shown of a name.
+pub const MAX_NAME_CHARS: usize = 200;
+
+/// Returns the first [`MAX_LISTED`] names, each as [`marked`] shows its first [`MAX_NAME_CHARS`] characters, and how
+/// many more there are.
+pub fn list(names: &[impl AsRef<str>], separator: &str) -> String {
+    let shown = names.iter().take(MAX_LISTED).map(|name| marked(name.as_ref(), MAX_NAME_CHARS));
+    let mut text = shown.collect::<Vec<_>>().join(separator);
+    if let Some(more) = names.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
+        text.push_str(&format!(", … and {more} more"));
+    }
+    text
+}
+
 /// The first `chars` characters of a text, and `…` where there are more.
 pub(crate) fn cut(text: &str, chars: usize) -> Cow<'_, str> {
     match text.char_indices().nth(chars) {
@@ -79,6 +96,15 @@ mod tests {
         assert_eq!(cut("größer", 3), "grö…");
         assert_eq!(cut("größer", 6), "größer");
         assert_eq!(cut("", 0), "");
+    }
+
+    #[test]
+    fn a_list_tells_how_many_it_leaves_out() {
+        let names: Vec<String> = (0..MAX_LISTED + 2).map(|number| number.to_string()).collect();
+        assert_eq!(list(&names[..3], " or "), "0 or 1 or 2");
+        assert!(!list(&names[..MAX_LISTED], ", ").contains("more"));
+        assert!(list(&names, ", ").ends_with("18, 19, … and 2 more"), "{}", list(&names, ", "));
+        assert_eq!(list(&["a\nb"], ", "), "a\u{fffd}b");
     }
 
     #[test]

@@ -123,6 +123,18 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
+/// The parser's message without the position, which is reported beside it.
+pub(crate) fn message(error: &serde_json::Error) -> String {
+    let mut message = error.to_string();
+    if message.starts_with("recursion limit exceeded") {
+        return "nested deeper than 128 levels; flatten what stands here".to_owned();
+    }
+    if let Some(end) = message.rfind(" at line ") {
+        message.truncate(end);
+    }
+    message
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::{Access, AccessError};
 use crate::catalog::{Catalog, CatalogError, UnknownValue};
+use crate::excerpt::list;
 pub use crate::fuse::{DEFAULT_RRF_K, Fusion, Mode};
 use crate::index::IndexError;
 use crate::provider::{Provider, TranslateError, TranslateOptions};
@@ -226,7 +227,7 @@ pub enum PickError {
     #[error(transparent)]
     Access(#[from] AccessError),
     /// A name stands for several tools.
-    #[error("{option} names {name:?}, which is ambiguous; write one of: {}", candidates.join(", "))]
+    #[error("{option} names {name:?}, which is ambiguous; write one of: {}", list(candidates, ", "))]
     AmbiguousTool {
         /// The option's name.
         option: &'static str,

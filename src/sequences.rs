@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use foldhash::HashMap;
 use serde::{Deserialize, Serialize};
 
+use crate::json;
 use crate::names::NameTable;
 use crate::ranking::ToolId;
 
@@ -121,7 +122,7 @@ impl Sequences {
             let task = serde_json::from_slice(line).map_err(|error| SequencesError::Line {
                 origin: origin.to_owned(),
                 line: place + 1,
-                message: error.to_string(),
+                message: json::message(&error),
             })?;
             let (Line::Names(tools) | Line::Task { tools }) = task;
             calls += tools.len();

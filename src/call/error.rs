@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::access::IneligibleReason;
+use crate::excerpt::{self, MAX_NAME_CHARS, marked};
 use crate::schema::ArgumentFault;
 
 /// Why a [`Repairer`](super::Repairer) wrote no arguments.
@@ -20,7 +21,7 @@ pub struct RepairError {
 #[non_exhaustive]
 pub enum CallError {
     /// No tool has the name.
-    #[error("Unknown tool: {name}{}", did_you_mean(suggestions))]
+    #[error("Unknown tool: {}{}", marked(name, MAX_NAME_CHARS), did_you_mean(suggestions))]
     UnknownTool {
         /// What was called.
         name: String,
@@ -28,7 +29,11 @@ pub enum CallError {
         suggestions: Vec<String>,
     },
     /// Several tools have the name.
-    #[error("the tool name {name:?} is ambiguous; call one of: {}", candidates.join(", "))]
+    #[error(
+        "the tool name {:?} is ambiguous; call one of: {}",
+        marked(name, MAX_NAME_CHARS),
+        excerpt::list(candidates, ", ")
+    )]
     AmbiguousTool {
         /// What was called.
         name: String,
@@ -128,7 +133,7 @@ fn described(reasons: &[IneligibleReason]) -> String {
 fn did_you_mean(suggestions: &[String]) -> String {
     match suggestions {
         [] => String::new(),
-        near => format!("; did you mean {}?", near.join(" or ")),
+        near => format!("; did you mean {}?", excerpt::list(near, " or ")),
     }
 }
 

@@ -11,6 +11,7 @@ use super::definition::Tool;
 use super::entry::name_problem;
 use super::error::{CatalogError, CatalogFault, FaultKind, Position};
 use super::spelling::normalise;
+use crate::json;
 
 /// The names that skills and models use for the tools that nearly every host has, and what hosts call those tools.
 const ECOSYSTEM: &str = include_str!("ecosystem.json");
@@ -43,7 +44,7 @@ pub(super) enum Target {
 
 /// A value of the file.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a tool, an array of tools, or an object with `tool`")]
 enum Value {
     Tool(String),
     FirstOf(Vec<String>),
@@ -79,7 +80,8 @@ impl OperatorAliases {
             line: error.line(),
             column: error.column(),
             message: format!(
-                "{error}; expected an object from aliases to tools, such as {{\"bash\": \"terminalRun\"}}"
+                "{}; give an object from aliases to tools, such as {{\"bash\": \"terminalRun\"}}",
+                json::message(&error)
             ),
         })?;
         let mut faults = Vec::new();

@@ -10,6 +10,7 @@ use super::aliases::{self, OperatorAlias, OperatorAliases, Target};
 use super::definition::{Alias, Tool};
 use super::error::{CatalogFault, FaultKind, Position};
 use super::spelling::{confusable, skeleton};
+use crate::excerpt::list;
 
 /// Tools after their conflicts were settled.
 pub(super) struct Settled {
@@ -197,7 +198,7 @@ impl Settling {
             }
             (several, _) => {
                 let ids: Vec<&str> = several.iter().map(|&at| self.tools[at].id.as_str()).collect();
-                let remedy = format!("write one of {}", ids.join(", "));
+                let remedy = format!("write one of {}", list(&ids, ", "));
                 Err(Box::new(aliases::fault(alias, format!("{tool:?} is ambiguous"), remedy)))
             }
         }

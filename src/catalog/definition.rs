@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::entry;
+use super::entry::{self, EntryFault};
 use crate::json::Json;
 
 /// A tool's definition.
@@ -140,7 +140,10 @@ impl<'de> Deserialize<'de> for Tool {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = Json::deserialize(deserializer)?;
         entry::read_native(&json).map_err(|faults| {
-            let faults = faults.iter().map(|fault| format!("{}: {}; {}", fault.pointer, fault.message, fault.remedy));
+            let faults = faults.iter().map(|EntryFault { pointer, message, remedy, .. }| {
+                let at = if pointer.is_empty() { String::new() } else { format!("{pointer}: ") };
+                format!("{at}{message}; {remedy}")
+            });
             serde::de::Error::custom(faults.collect::<Vec<_>>().join("; "))
         })
     }

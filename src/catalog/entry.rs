@@ -9,12 +9,14 @@ use super::definition::{Alias, Annotations, NoSchemaMode, Safety, Tool};
 use super::error::FaultKind;
 use super::policy::{self, Holder, camel_case, is_field, is_policy};
 use super::{provider_tools, schema_faults};
-use crate::excerpt::is_invisible;
+use crate::excerpt::{is_invisible, marked};
 use crate::json::Json;
 use crate::schema::kind;
 
 /// The longest name, id, source or alias, in characters.
 const MAX_NAME_CHARS: usize = 512;
+/// The most characters that are quoted of why a member cannot be read.
+const MAX_MESSAGE_CHARS: usize = 200;
 
 /// One thing wrong with an entry.
 #[derive(Clone)]
@@ -265,7 +267,8 @@ impl Fields<'_> {
         match serde_json::from_value(value) {
             Ok(typed) => Some(typed),
             Err(error) => {
-                let fault = EntryFault::new(pointer, error.to_string(), format!("give {expected}"));
+                let fault =
+                    EntryFault::new(pointer, marked(&error.to_string(), MAX_MESSAGE_CHARS), format!("give {expected}"));
                 let names = ["name", "id", "source"].contains(&key);
                 self.faults.push(if names { fault.of(FaultKind::InvalidName) } else { fault });
                 None

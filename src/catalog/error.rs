@@ -7,7 +7,12 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-/// An error from reading or validating a catalog.
+use crate::excerpt::{MAX_LISTED, MAX_NAME_CHARS, marked};
+
+/// The most characters that are shown of a fault's message.
+const MAX_MESSAGE_CHARS: usize = 400;
+
+/// An error from reading or validating a catalog; its text shows the first faults.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogError {
@@ -157,7 +162,7 @@ impl fmt::Display for Position {
         match self {
             Self::Skills => f.write_str("skills"),
             Self::Skill(path) => write!(f, "skill {path}"),
-            Self::OperatorAlias(alias) => write!(f, "operator alias {alias:?}"),
+            Self::OperatorAlias(alias) => write!(f, "operator alias {:?}", marked(alias, MAX_NAME_CHARS)),
             Self::Line(line) => write!(f, "line {line}"),
             Self::Entry(entry) => write!(f, "entry {entry}"),
             Self::Part(whole, part) => write!(f, "{whole}, tool {part}"),
@@ -219,12 +224,13 @@ impl fmt::Display for CatalogFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.position)?;
         if let Some(name) = &self.name {
-            write!(f, " ({name:?})")?;
+            write!(f, " ({:?})", marked(name, MAX_NAME_CHARS))?;
         }
         if !self.pointer.is_empty() {
-            write!(f, " at {}", self.pointer)?;
+            write!(f, " at {}", marked(&self.pointer, MAX_MESSAGE_CHARS))?;
         }
-        write!(f, ": {}; {}", self.message, self.remedy)
+        let [message, remedy] = [&self.message, &self.remedy].map(|text| marked(text, MAX_MESSAGE_CHARS));
+        write!(f, ": {message}; {remedy}")
     }
 }
 
@@ -234,6 +240,10 @@ impl fmt::Display for FaultList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = if self.1.len() == 1 { "fault" } else { "faults" };
         write!(f, "{}: {} {plural}", self.0, self.1.len())?;
-        self.1.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
+        self.1.iter().take(MAX_LISTED).try_for_each(|fault| write!(f, "\n  {fault}"))?;
+        match self.1.len().saturating_sub(MAX_LISTED) {
+            0 => Ok(()),
+            more => write!(f, "\n  … and {more} more"),
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::entry::{self, EntryFault};
 use super::error::{CatalogError, Position};
 use super::{gemini, provider_tools};
 use crate::excerpt::marked;
-use crate::json::Json;
+use crate::json::{self, Json};
 use crate::schema::kind;
 
 /// How much is shown of a key that is not known.
@@ -37,7 +37,7 @@ pub(super) fn split(bytes: &[u8], origin: &str) -> Result<Vec<Entry>, CatalogErr
             origin: origin.to_owned(),
             line: error.line(),
             column: error.column(),
-            message: syntax_message(&error),
+            message: json::message(&error),
         }),
     }
 }
@@ -68,7 +68,7 @@ fn lines(text: &str) -> Vec<Entry> {
         match serde_json::from_str(line) {
             Ok(Json { value, repeated }) => unfold(position, Item { value, repeated, source: None }),
             Err(error) => {
-                let message = format!("not valid JSON at column {}: {}", error.column(), syntax_message(&error));
+                let message = format!("not valid JSON at column {}: {}", error.column(), json::message(&error));
                 vec![Entry::invalid(position, EntryFault::new("", message, "mend or remove the line"))]
             }
         }
@@ -213,16 +213,4 @@ fn collect(mut item: Item, items: &mut Vec<Item>, faults: &mut Vec<EntryFault>) 
         });
     }
     true
-}
-
-/// The parser's message without the position, which is reported beside it.
-fn syntax_message(error: &serde_json::Error) -> String {
-    let message = error.to_string();
-    if message.starts_with("recursion limit exceeded") {
-        return "nested deeper than 128 levels; flatten what stands here".to_owned();
-    }
-    match message.rfind(" at line ") {
-        Some(end) => message[..end].to_owned(),
-        None => message,
-    }
 }

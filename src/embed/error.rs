@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::excerpt::list;
+
 /// An error from an embedding model.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -18,6 +20,15 @@ pub enum EmbedError {
         /// Why it failed.
         reason: String,
     },
+    /// There is no such folder.
+    #[error(
+        "there is no folder {}; name one that holds model.onnx and tokenizer.json, or a model by its name",
+        path.display()
+    )]
+    MissingFolder {
+        /// What was named.
+        path: PathBuf,
+    },
     /// A model folder lacks files.
     #[error(
         "the model folder {} lacks {}; it needs an ONNX model (model.onnx) and its tokenizer (tokenizer.json)",
@@ -31,7 +42,7 @@ pub enum EmbedError {
     },
     /// The model's name is not known.
     #[error("no model is called {name:?}{}; name a folder that holds model.onnx and tokenizer.json, or one of: {}",
-        suggestion.as_ref().map(|s| format!(" (did you mean {s:?}?)")).unwrap_or_default(), known.join(", "))]
+        suggestion.as_ref().map(|s| format!(" (did you mean {s:?}?)")).unwrap_or_default(), list(known, ", "))]
     UnknownModel {
         /// What was asked for.
         name: String,

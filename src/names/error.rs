@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::excerpt::list;
+
 /// An error from choosing the names that a model is shown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -16,7 +18,7 @@ pub enum AdvertisingError {
         name: String,
     },
     /// The map of names has a key that is several tools.
-    #[error("the name map has {name:?}, which is ambiguous; write one of: {}", candidates.join(", "))]
+    #[error("the name map has {name:?}, which is ambiguous; write one of: {}", list(candidates, ", "))]
     AmbiguousTool {
         /// The key.
         name: String,
@@ -30,7 +32,7 @@ pub enum AdvertisingError {
         tool: String,
     },
     /// Two tools would be shown under one name.
-    #[error("the tools {} would both be shown as {name:?}; give each a name of its own", tools.join(" and "))]
+    #[error("the tools {} would both be shown as {name:?}; give each a name of its own", list(tools, " and "))]
     SharedName {
         /// The name.
         name: String,

@@ -19,6 +19,7 @@ pub use super::prompt::skills_section;
 
 use super::{NameTable, Resolution, ResolvedVia};
 use crate::catalog::Catalog;
+use crate::excerpt::list;
 use crate::ranking::ToolId;
 
 /// A skill: what its `SKILL.md` says.
@@ -166,9 +167,9 @@ impl fmt::Display for ToolMeaning {
             Self::Tool { tool, via: ResolvedVia::Name | ResolvedVia::Advertised, .. } => f.write_str(tool),
             Self::Tool { tool, via: ResolvedVia::Alias, .. } => write!(f, "{tool} (alias)"),
             Self::Tool { tool, via: ResolvedVia::Normalised, .. } => write!(f, "{tool} (in a variant spelling)"),
-            Self::Ambiguous { candidates } => write!(f, "ambiguous; write one of {}", candidates.join(", ")),
+            Self::Ambiguous { candidates } => write!(f, "ambiguous; write one of {}", list(candidates, ", ")),
             Self::Unknown { suggestions } if suggestions.is_empty() => f.write_str("no such tool"),
-            Self::Unknown { suggestions } => write!(f, "no such tool; did you mean {}?", suggestions.join(" or ")),
+            Self::Unknown { suggestions } => write!(f, "no such tool; did you mean {}?", list(suggestions, " or ")),
         }
     }
 }
@@ -193,11 +194,11 @@ impl fmt::Display for SkillReport {
             let problem = match meaning {
                 ToolMeaning::Tool { .. } => continue,
                 ToolMeaning::Ambiguous { candidates } => {
-                    format!("{name:?} is ambiguous, write one of {}", candidates.join(", "))
+                    format!("{name:?} is ambiguous, write one of {}", list(candidates, ", "))
                 }
                 ToolMeaning::Unknown { suggestions } if suggestions.is_empty() => format!("there is no tool {name:?}"),
                 ToolMeaning::Unknown { suggestions } => {
-                    format!("there is no tool {name:?}, did you mean {}?", suggestions.join(" or "))
+                    format!("there is no tool {name:?}, did you mean {}?", list(suggestions, " or "))
                 }
             };
             write!(f, "{}{problem}", if first { "" } else { "; " })?;

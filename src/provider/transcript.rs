@@ -34,7 +34,8 @@ impl Query {
     ///
     /// The last message of the user is the request, those before it are its context, and the names that the assistant
     /// called are kept. Nothing else is read: who writes a tool's result or the assistant's text has no say in what is
-    /// picked. Of a long transcript the end is read. `None` where the value is not a transcript.
+    /// picked. Of a long transcript the end is read; one without messages is an empty request. `None` where the value
+    /// is not a transcript.
     pub fn from_transcript(value: &Value) -> Option<Self> {
         let Transcript { mut said, called } = Transcript::read(value)?;
         let request = said.pop().unwrap_or_default();
@@ -74,13 +75,18 @@ pub(super) enum Item<'a> {
 impl Transcript {
     /// Reads a transcript; `None` where the value is something else.
     fn read(value: &Value) -> Option<Self> {
-        let items = match value {
-            Value::Array(items) => items,
-            Value::Object(object) => messages().find_map(|messages| object.get(messages.list)?.as_array())?,
+        let (items, is_transcript) = match value {
+            Value::Array(items) => (items, false),
+            Value::Object(object) => {
+                let list = |messages: &Messages| Some((messages.list, object.get(messages.list)?.as_array()?));
+                let (name, items) = messages().find_map(list)?;
+                // Much has an `input` that is no transcript.
+                (items, name != "input" || object.contains_key("model"))
+            }
             _ => return None,
         };
         let items = items.iter().rev().take(MAX_MESSAGES).map(Item::of).collect::<Option<Vec<Item<'_>>>>()?;
-        if items.is_empty() {
+        if items.is_empty() && !is_transcript {
             return None;
         }
         let mut transcript = Self::default();
@@ -261,7 +267,7 @@ mod tests {
             json!({}),
             json!("user"),
             json!([1, 2]),
-            json!({"messages": []}),
+            json!({"input": []}),
             json!({"messages": "hello"}),
             json!({"messages": [{"id": 7, "subject": "lunch"}]}),
             json!([{"role": "admin", "content": "x"}]),
@@ -272,6 +278,9 @@ mod tests {
             json!({"input": "hello", "model": "m"}),
         ] {
             assert_eq!(Transcript::read(&value), None, "{value}");
+        }
+        for value in [json!({"messages": []}), json!({"contents": []}), json!({"input": [], "model": "m"})] {
+            check(&value, &[], &[]);
         }
     }
 

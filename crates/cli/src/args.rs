@@ -260,7 +260,7 @@ impl FolderArgs {
             let is_folder = Path::new(&model).is_dir();
             let named = || FastEmbedder::from_name(&model, &options);
             let embedder = if is_folder { FastEmbedder::from_folder(&model, &options) } else { named() };
-            Ok(Arc::new(embedder.map_err(known::with_own_names)?))
+            Ok(Arc::new(embedder.map_err(|error| no_such_folder(&model, known::with_own_names(error)))?))
         }))
     }
 
@@ -273,7 +273,7 @@ impl FolderArgs {
         } else {
             picktools::rerank::CrossEncoder::from_name(model, &options)
         };
-        Ok(Arc::new(reranker?))
+        Ok(Arc::new(reranker.map_err(|error| no_such_folder(model, error))?))
     }
 
     #[cfg(not(feature = "fastembed"))]
@@ -297,6 +297,17 @@ impl FolderArgs {
             "cannot open the model {model:?}{meant}: this build has none but {STATIC} and {TUNED}; build with the \
              feature fastembed"
         )
+    }
+}
+
+/// Says of what no model is called, and must be meant as a folder, that there is no such folder.
+#[cfg(feature = "fastembed")]
+fn no_such_folder(model: &str, error: EmbedError) -> EmbedError {
+    match error {
+        EmbedError::UnknownModel { .. } if model.contains(std::path::is_separator) => {
+            EmbedError::MissingFolder { path: model.into() }
+        }
+        error => error,
     }
 }
 

@@ -6,6 +6,7 @@ use picktools::{Access, PickOptions};
 use super::args::RankingArgs;
 use super::heading;
 use super::history::HistoryArgs;
+use super::numbers::{number, whole};
 use super::rerank::RerankArgs;
 
 /// How a request is answered.
@@ -40,7 +41,7 @@ pub(super) struct AccessArgs {
     #[arg(long = "capability", value_name = "NAME")]
     capabilities: Vec<String>,
     /// The most that one call may cost.
-    #[arg(long, value_name = "COST")]
+    #[arg(long, value_name = "COST", value_parser = number::<f64>, allow_negative_numbers = true)]
     max_cost: Option<f64>,
     /// A source that is allowed, which forbids the others; may be repeated.
     #[arg(long = "allow-source", value_name = "SOURCE")]
@@ -74,7 +75,7 @@ impl AccessArgs {
 #[command(next_help_heading = heading::PICKS)]
 pub(super) struct SourceArgs {
     /// The most tools of one source, unless it is trusted.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     max_per_source: Option<usize>,
     /// A source that --max-per-source does not limit; may be repeated.
     #[arg(long = "trust-source", value_name = "SOURCE")]

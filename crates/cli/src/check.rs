@@ -1,5 +1,6 @@
 //! `picktools check`.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,6 +14,9 @@ use picktools::CatalogOptions;
 use picktools::catalog::{Conflicts, Position};
 use picktools::check::{CheckReport, Finding, Severity};
 use picktools::skills::SkillFolder;
+
+/// How many findings are shown as text.
+const MAX_FINDINGS: usize = 100;
 
 #[derive(Args)]
 pub(super) struct CheckCommand {
@@ -85,7 +89,7 @@ impl CheckCommand {
 fn text(report: &CheckReport) -> String {
     let mut text = String::new();
     let mut last = None;
-    for finding in &report.findings {
+    for finding in worst(&report.findings) {
         let place = (&finding.position, &finding.tool);
         if last != Some(place) {
             let tool = finding.tool.as_deref().map(|tool| format!(": {tool}")).unwrap_or_default();
@@ -99,6 +103,9 @@ fn text(report: &CheckReport) -> String {
             let _infallible = writeln!(text, "    | {evidence}");
         }
     }
+    if let Some(more) = report.findings.len().checked_sub(MAX_FINDINGS).filter(|more| *more > 0) {
+        let _infallible = writeln!(text, "… and {more} more; --json and --sarif list them all");
+    }
     let counts = [Severity::Error, Severity::Warning, Severity::Note].map(|severity| match report.count(severity) {
         1 => format!("1 {}", severity.name()),
         count => format!("{count} {}s", severity.name()),
@@ -106,6 +113,15 @@ fn text(report: &CheckReport) -> String {
     let tools = if report.tools == 1 { "1 tool".to_owned() } else { format!("{} tools", report.tools) };
     let _infallible = write!(text, "{tools}: {}", counts.join(", "));
     text
+}
+
+/// The worst findings in the order of all.
+fn worst(findings: &[Finding]) -> Vec<&Finding> {
+    let mut worst: Vec<(usize, &Finding)> = findings.iter().enumerate().collect();
+    worst.sort_by_key(|(_, finding)| Reverse(finding.severity));
+    worst.truncate(MAX_FINDINGS);
+    worst.sort_by_key(|(place, _)| *place);
+    worst.into_iter().map(|(_, finding)| finding).collect()
 }
 
 /// The report as SARIF 2.1.0 (OASIS Standard, 2020).

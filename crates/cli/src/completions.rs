@@ -15,6 +15,6 @@ impl CompletionsCommand {
     pub(super) fn run(self, mut program: Command) -> anyhow::Result<()> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut program, "picktools", &mut script);
-        output::answer(String::from_utf8(script)?.trim_end())
+        output::verbatim(String::from_utf8(script)?.trim_end())
     }
 }

@@ -20,6 +20,7 @@ use self::plan::{Configuration, Plan};
 use self::poison::{Poison, PoisonReport};
 use super::args::Beside;
 use super::asking::AskingArgs;
+use super::numbers::{number, positive, whole};
 use super::reading::ReadingArgs;
 use super::report::{Page, PageSet, Side};
 use super::{heading, output, signals};
@@ -36,7 +37,8 @@ const STANDARD_DEPTH: usize = 10;
 #[derive(Args)]
 pub(super) struct EvalCommand {
     /// Folders with tools.jsonl, queries.jsonl and qrels.tsv.
-    #[arg(value_name = "DIR", required_unless_present = "catalog", conflicts_with_all = ["catalog", "queries", "qrels"])]
+    #[arg(value_name = "DIR", required_unless_present = "catalog",
+        conflicts_with_all = ["catalog", "queries", "qrels"])]
     sets: Vec<PathBuf>,
     /// Catalog of a set of one's own: a file, `-` for standard input, or a folder; may be repeated.
     #[arg(long, value_name = "PATH", requires_all = ["queries", "qrels"], help_heading = heading::CATALOG)]
@@ -48,10 +50,12 @@ pub(super) struct EvalCommand {
     #[arg(long, value_name = "FILE", requires = "catalog", help_heading = heading::CATALOG)]
     qrels: Option<PathBuf>,
     /// How many tools are picked for a query; measures at this cutoff are added.
-    #[arg(short, value_name = "N", default_value = "10", help_heading = heading::PICKS)]
+    #[arg(short, value_name = "N", default_value = "10", value_parser = positive::<NonZeroUsize>,
+        allow_negative_numbers = true, help_heading = heading::PICKS)]
     k: NonZeroUsize,
     /// The least score of a picked tool, 0 to 1.
-    #[arg(long, value_name = "SCORE", default_value_t = 0.0, help_heading = heading::PICKS)]
+    #[arg(long, value_name = "SCORE", default_value_t = 0.0, value_parser = number::<f32>,
+        allow_negative_numbers = true, help_heading = heading::PICKS)]
     min_score: f32,
     #[command(flatten)]
     reading: ReadingArgs,
@@ -80,7 +84,8 @@ pub(super) struct EvalCommand {
     #[arg(long, value_name = "DIR", help_heading = heading::EVALUATION)]
     compare: Option<PathBuf>,
     /// Seed of the randomisation test, and of the sample of --poison.
-    #[arg(long, value_name = "N", default_value_t = CompareOptions::default().seed, help_heading = heading::EVALUATION)]
+    #[arg(long, value_name = "N", default_value_t = CompareOptions::default().seed, value_parser = whole::<u64>,
+        allow_negative_numbers = true, help_heading = heading::EVALUATION)]
     seed: u64,
     /// Print JSON.
     #[arg(long, help_heading = heading::OUTPUT)]
@@ -198,9 +203,8 @@ impl EvalCommand {
         let subject = plan.subject();
         self.asking.history.warn_of_strangers(&engines[subject.model]);
         let engine = &engines[subject.model];
-        for unknown in subject.options.unknown_values(&catalog) {
-            output::warn(format!("{}: {unknown}", set.name));
-        }
+        let unknown = subject.options.unknown_values(&catalog);
+        output::warnings(unknown.iter().map(|unknown| format!("{}: {unknown}", set.name)), "");
         if let Some(folder) = &self.signals_out {
             signals::write(&folder.join(&set.name), engine, &queries, &subject.options).with_context(context)?;
         }

@@ -1,5 +1,6 @@
 //! `picktools index`.
 
+use std::io::{self, IsTerminal};
 use std::time::Instant;
 
 use clap::Args;
@@ -38,7 +39,10 @@ impl IndexCommand {
         let catalog = self.catalog.open()?;
         let read = started.elapsed();
         let stats = model.engine(catalog)?.stats();
-        output::note(format!("read in {read:.1?}, indexed in {:.1?}", started.elapsed() - read));
+        // Times are for whoever waits, and for whoever asks.
+        if self.stats || io::stderr().is_terminal() {
+            output::note(format!("read in {read:.1?}, indexed in {:.1?}", started.elapsed() - read));
+        }
         if self.json {
             return output::json(&Report { version: 1, stats });
         }

@@ -1,7 +1,7 @@
 //! The program `picktools`: one file per command, each of which reads, calls the library and renders.
 //!
 //! Answers go to standard output, everything else to standard error. Exit codes: 0 done, 1 answered "no",
-//! 2 usage or input error.
+//! 2 usage or input error; with `--json` an error is an answer too: `{"error": {"message": …, "causes": […]}}`.
 
 mod args;
 mod asking;
@@ -12,6 +12,7 @@ mod heading;
 mod history;
 mod index;
 mod models;
+mod numbers;
 mod output;
 mod pick;
 mod reading;
@@ -29,11 +30,14 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 /// The few tools a request needs, out of thousands, with a reason for every pick and every exclusion.
 #[derive(Parser)]
-#[command(name = "picktools", version, about, propagate_version = true)]
+#[command(name = "picktools", version, about, propagate_version = true, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 answered \"no\", 2 usage or input error. \
+With --json an error is an object on standard output: {\"error\": {\"message\": ..., \"causes\": [...]}}.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -60,7 +64,16 @@ enum Command {
 fn main() -> ExitCode {
     init_logging();
     let done = |()| ExitCode::SUCCESS;
-    let result = match Cli::parse().command {
+    let as_json = wants_json();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => {
+            output::usage_error(&error, as_json);
+            return ExitCode::from(2);
+        }
+        Err(help) => help.exit(),
+    };
+    let result = match cli.command {
         Command::Pick(command) => command.run().map(done),
         Command::Resolve(command) => command.run(),
         Command::Translate(command) => command.run().map(done),
@@ -75,10 +88,15 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::error(&error);
+            output::error(&error, as_json);
             ExitCode::from(2)
         }
     }
+}
+
+/// Whether answers are JSON, as far as can be told before the arguments are understood.
+fn wants_json() -> bool {
+    std::env::args_os().skip(1).take_while(|argument| argument != "--").any(|argument| argument == "--json")
 }
 
 /// A reader that has seen enough (`picktools … | head`) is not an error.

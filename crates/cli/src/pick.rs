@@ -11,11 +11,12 @@ use serde_json::Value;
 
 use super::args::{Beside, TellBlockedArg};
 use super::asking::AskingArgs;
+use super::numbers::{number, whole};
 use super::reading::{CatalogArgs, read_input};
 use super::translate::{ViewArgs, definitions};
 use super::{heading, output};
 use picktools::access::IneligibleReason;
-use picktools::excerpt::marked;
+use picktools::excerpt::{self, MAX_LISTED, marked};
 use picktools::names::tools_section;
 use picktools::options::{Fusion, TokenBudget};
 use picktools::provider::{TranslateOptions, Translation};
@@ -24,12 +25,15 @@ use picktools::selection::{
     RerankEvidence, RerankReport, SkillPick, TermEvidence, TokenReport, WordEvidence,
 };
 use picktools::skills::{Skill, SkillFolder, skills_section};
-use picktools::{PickOptions, Provider, Query, Selection};
+use picktools::{Pick, PickOptions, Provider, Query, Selection};
 
 /// What a pick has at least, whatever came before it took: words and the static model need a few milliseconds.
 const LEAST_TIME: Duration = Duration::from_millis(50);
 /// How much is shown of a name that no tool has.
 const SHOWN_CHARS: usize = 80;
+
+/// How many tools that are left out are explained.
+const MAX_EXPLAINED: usize = 1_000;
 
 #[derive(Args)]
 pub(super) struct PickCommand {
@@ -78,21 +82,23 @@ pub(super) struct PickCommand {
 #[command(next_help_heading = heading::PICKS)]
 struct PicksArgs {
     /// The most tools picked.
-    #[arg(short = 'k', long = "max-candidates", value_name = "N", default_value_t = 3)]
+    #[arg(short = 'k', long = "max-candidates", value_name = "N", default_value_t = 3, value_parser = whole::<usize>,
+        allow_negative_numbers = true)]
     max_candidates: usize,
     /// The least score of a picked tool, 0 to 1.
-    #[arg(long, value_name = "SCORE", default_value_t = 0.05)]
+    #[arg(long, value_name = "SCORE", default_value_t = 0.05, value_parser = number::<f32>,
+        allow_negative_numbers = true)]
     min_score: f32,
     /// A tool that is picked whatever its score; may be repeated.
     #[arg(long = "always-include", value_name = "TOOL")]
     always_include: Vec<String>,
     /// The most tokens of the picks' definitions (o200k_base, in the format of --provider, else of openai): tools are shown
     /// in less detail, or left out, so that they fit.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     token_budget: Option<usize>,
     /// Return what is ranked by then, counted from the start of the program: a model that is not ready is left out, and
     /// its stage says so.
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", value_parser = whole::<u64>, allow_negative_numbers = true)]
     timeout_ms: Option<u64>,
 }
 
@@ -109,6 +115,9 @@ impl PickCommand {
         let deadline =
             self.picks.timeout_ms.and_then(|timeout| Instant::now().checked_add(Duration::from_millis(timeout)));
         let query = self.query()?;
+        if query.is_blank() && query.context().is_empty() {
+            bail!("the request is empty; say what is to be done");
+        }
         if query.truncated() {
             output::warn(format!("only the first {} bytes of the request are read", query.text().len()));
         }
@@ -118,9 +127,7 @@ impl PickCommand {
         let sequences = self.asking.history.sequences()?;
         let engine = self.asking.ranking.engine_for_pick(catalog, Beside { skills, sequences, reranker }, deadline)?;
         self.asking.history.warn_of_strangers(&engine);
-        for report in engine.skill_reports().iter().filter(|report| !report.is_compatible()) {
-            output::warn(report);
-        }
+        output::warnings(engine.skill_reports().iter().filter(|report| !report.is_compatible()), "");
         let mut options = PickOptions {
             max_candidates: self.picks.max_candidates,
             min_score: self.picks.min_score,
@@ -158,9 +165,9 @@ impl PickCommand {
             (false, None) => {}
         }
         if self.prompt_section {
-            return output::answer(prompt_section(&selection).trim_end());
+            return output::verbatim(prompt_section(&selection).trim_end());
         }
-        output::answer(render(&selection, self.explain)?.trim_end())
+        output::answer(render(&selection, self.picks.max_candidates, self.explain)?.trim_end())
     }
 
     fn query(&self) -> anyhow::Result<Query> {
@@ -181,9 +188,7 @@ impl PickCommand {
 /// Reads skills, and warns of those that cannot be.
 fn read_skills(folder: &Path) -> anyhow::Result<Vec<Skill>> {
     let found = SkillFolder::open(folder)?;
-    for error in &found.errors {
-        output::warn(error);
-    }
+    output::warnings(&found.errors, "; `picktools check --skills` lists them all");
     Ok(found.skills)
 }
 
@@ -201,28 +206,20 @@ fn prompt_section(selection: &Selection) -> String {
     format!("{tools}\n{skills}")
 }
 
-/// Writes a selection for people.
-fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
+/// Writes a selection for people, with at least as many picks as were asked for.
+fn render(selection: &Selection, most: usize, explain: bool) -> anyhow::Result<String> {
     let mut text = String::new();
-    for (place, pick) in selection.picks.iter().enumerate() {
-        writeln!(text, "{:>2}. {}  {:.2}", place + 1, pick.tool.id, pick.score)?;
-        writeln!(text, "    {}", pick.reason)?;
-        if let Some(Definition { detail, tokens, .. }) = pick.definition {
-            writeln!(text, "    Shown: {}, {tokens} tokens", detail.name())?;
-        }
-        if !pick.same_as.is_empty() {
-            writeln!(text, "    The same: {}", pick.same_as.join(", "))?;
-        }
-    }
+    let picks = selection.picks.iter().enumerate().map(|(place, pick)| pick_lines(place, pick));
+    list(&mut text, "", output::first(picks, most.max(MAX_LISTED), output::IN_JSON))?;
     if selection.picks.is_empty() {
         writeln!(text, "{}.", why_none(selection))?;
     }
     if let Some(skills) = &selection.skills {
         skill_list(&mut text, skills).context("cannot write the skills")?;
     }
-    for tool in selection.ineligible.tools.iter().filter(|tool| explain || tool.named.is_some()) {
-        writeln!(text, " -  {} is left out{}: {}", tool.tool_id, though(tool), reasons(&tool.reasons))?;
-    }
+    let told = selection.ineligible.tools.iter().filter(|tool| explain || tool.named.is_some());
+    let told = told.map(|tool| format!("{} is left out{}: {}", tool.tool_id, though(tool), reasons(&tool.reasons)));
+    list(&mut text, " -  ", output::first(told, if explain { MAX_EXPLAINED } else { MAX_LISTED }, output::IN_JSON))?;
     let named = |id: &str| selection.ineligible.tools.iter().any(|tool| tool.tool_id == id && tool.named.is_some());
     if let Some(BlockedMatch { tool_id, score, reasons: why, .. }) = &selection.blocked
         && !named(tool_id)
@@ -233,15 +230,14 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
             reasons(why)
         )?;
     }
-    for name in &selection.unknown_in_use {
-        writeln!(text, " -  {:?} is in use, and no tool of the catalog", marked(name, SHOWN_CHARS))?;
-    }
-    for dropped in &selection.dropped {
-        writeln!(text, " -  {} is left out: {}", dropped.tool_id, dropped.reason)?;
-    }
-    for error in &selection.scorer_errors {
-        writeln!(text, " -  {error}")?;
-    }
+    let unknown = selection.unknown_in_use.iter();
+    let unknown = unknown.map(|name| format!("{:?} is in use, and no tool of the catalog", marked(name, SHOWN_CHARS)));
+    list(&mut text, " -  ", output::first(unknown, MAX_LISTED, output::IN_JSON))?;
+    let dropped =
+        selection.dropped.iter().map(|dropped| format!("{} is left out: {}", dropped.tool_id, dropped.reason));
+    list(&mut text, " -  ", output::first(dropped, MAX_LISTED, output::IN_JSON))?;
+    let errors = selection.scorer_errors.iter().map(output::line);
+    list(&mut text, " -  ", output::first(errors, MAX_LISTED, output::IN_JSON))?;
     writeln!(text, "{}", summary(selection))?;
     if let Some(why) = selection.uncalibrated {
         writeln!(text, "The scores are no probabilities: {why}")?;
@@ -255,11 +251,28 @@ fn render(selection: &Selection, explain: bool) -> anyhow::Result<String> {
     Ok(text)
 }
 
+/// Writes each item after the same mark.
+fn list(text: &mut String, mark: &str, items: impl Iterator<Item = String>) -> std::fmt::Result {
+    items.into_iter().try_for_each(|item| writeln!(text, "{mark}{item}"))
+}
+
+/// A pick, its reason, and what else is to be told of it.
+fn pick_lines(place: usize, pick: &Pick) -> String {
+    let mut text = format!("{:>2}. {}  {:.2}\n    {}", place + 1, pick.tool.id, pick.score, pick.reason);
+    if let Some(Definition { detail, tokens, .. }) = pick.definition {
+        text.push_str(&format!("\n    Shown: {}, {tokens} tokens", detail.name()));
+    }
+    if !pick.same_as.is_empty() {
+        text.push_str(&format!("\n    The same: {}", excerpt::list(&pick.same_as, ", ")));
+    }
+    text
+}
+
 /// How a tool that is left out was asked for.
 fn though(tool: &IneligibleTool) -> String {
     match tool.asked_by {
         None => String::new(),
-        Some(AskedBy::Tool) => format!(", though required by {}", tool.required_by.join(", ")),
+        Some(AskedBy::Tool) => format!(", though required by {}", excerpt::list(&tool.required_by, ", ")),
         Some(AskedBy::Request) => ", though named".to_owned(),
         Some(AskedBy::Caller) => ", though it was to be always included".to_owned(),
         Some(AskedBy::Task) => ", though in use".to_owned(),
@@ -276,10 +289,10 @@ fn reasons(reasons: &[IneligibleReason]) -> String {
 fn skill_list(text: &mut String, skills: &[SkillPick]) -> std::fmt::Result {
     writeln!(text, "{}", if skills.is_empty() { "No skill fits." } else { "Skills:" })?;
     for (place, SkillPick { skill, score, reason, tool_ids, ineligible, .. }) in skills.iter().enumerate() {
-        writeln!(text, "{:>2}. {}  {score:.2}  {}", place + 1, skill.name, skill.path)?;
+        writeln!(text, "{:>2}. {}  {score:.2}  {}", place + 1, skill.name, output::line(&skill.path))?;
         writeln!(text, "    {reason}")?;
         if !tool_ids.is_empty() {
-            writeln!(text, "    Its tools: {}", tool_ids.join(", "))?;
+            writeln!(text, "    Its tools: {}", excerpt::list(tool_ids, ", "))?;
         }
         for tool in ineligible {
             writeln!(text, "    {} is left out, though it needs it: {}", tool.tool_id, reasons(&tool.reasons))?;
@@ -333,7 +346,7 @@ fn details(text: &mut String, selection: &Selection) -> std::fmt::Result {
     }
     writeln!(text)?;
     for report in &selection.stages {
-        writeln!(text, "stage {:<12} {}", report.stage, report.status)?;
+        writeln!(text, "stage {:<12} {}", report.stage, output::line(&report.status))?;
     }
     if let Some(RerankReport { reranker, window, top_margin, cut_margin, .. }) = &selection.rerank {
         let margin = |margin: Option<f32>| margin.map_or_else(|| "none".to_owned(), |margin| format!("{margin:.2}"));

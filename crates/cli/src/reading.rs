@@ -69,9 +69,7 @@ impl ReadingArgs {
     /// Reads a catalog, and warns of what was left out.
     pub(super) fn open(&self, paths: &[PathBuf]) -> anyhow::Result<Catalog> {
         let catalog = self.options()?.read_files(&catalog_files(paths)?)?;
-        for notice in catalog.notices() {
-            output::warn(notice);
-        }
+        output::warnings(catalog.notices(), "; `picktools check` lists them all");
         output::warn_of_unknown(&catalog.unknown_values());
         Ok(catalog)
     }

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::args::FolderArgs;
 use super::heading;
+use super::numbers::whole;
 use picktools::rerank::{Rerank, RerankError, RerankFuture, Reranker};
 use picktools::{PickOptions, Provider, Query, Tool};
 
@@ -52,7 +53,8 @@ pub(super) struct RerankArgs {
     #[arg(long, value_name = "PROVIDER", default_value = "openai")]
     llm_provider: Provider,
     /// How long the language model may take where there is no --timeout-ms.
-    #[arg(long, value_name = "MS", default_value_t = 10_000)]
+    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = whole::<u64>,
+        allow_negative_numbers = true)]
     llm_timeout_ms: u64,
     /// Members for the body of requests to the language model, as a JSON object; null takes one away, as in
     /// {"temperature": null}.

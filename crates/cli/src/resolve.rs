@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::reading::CatalogArgs;
 use super::{heading, output};
+use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::names::NameTable;
 use picktools::skills::ToolMeaning;
 
@@ -48,10 +49,13 @@ impl ResolveCommand {
         let report = Report { version: 1, names: answers.collect() };
         for Answer { name, meaning } in &report.names {
             if let ToolMeaning::Tool { deprecated: true, tool, .. } = meaning {
-                output::warn(format!("{name:?} is a deprecated alias of {tool}; use the tool's name"));
+                output::warn(format!(
+                    "{:?} is a deprecated alias of {tool}; use the tool's name",
+                    marked(name, MAX_NAME_CHARS)
+                ));
             }
             if !self.json {
-                output::answer(format!("{name}: {meaning}"))?;
+                output::answer(output::line(format!("{}: {meaning}", marked(name, MAX_NAME_CHARS))))?;
             }
         }
         if self.json {

@@ -102,13 +102,16 @@ pub(super) fn definitions(
 ) -> anyhow::Result<Translation> {
     let tools: Vec<Arc<Tool>> = selection.picks.iter().map(Pick::shown).collect();
     let translation = translate(&tools, provider, view)?;
-    translation.changes.iter().for_each(|change| output::note(describe(change)));
+    output::notes(translation.changes.iter().map(describe), output::IN_JSON);
     Ok(translation)
 }
 
 fn read_map(path: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let bytes = read_input(path)?;
-    serde_json::from_slice(&bytes).with_context(|| format!("{}: no JSON object from tools to names", path.display()))
+    let map = serde_json::from_slice(&bytes).ok();
+    map.with_context(|| {
+        format!("{}: no JSON object from tools to names, as {{\"SOURCE/NAME\": \"shown\"}}", path.display())
+    })
 }
 
 #[derive(Serialize)]
@@ -150,7 +153,7 @@ impl TranslateCommand {
             let (names_strategy, tokens) = (options.advertising.name(), count(&translation));
             return output::json(&Report { version: 1, translation, names_strategy, tokens, costs });
         }
-        translation.changes.iter().for_each(|change| output::note(describe(change)));
+        output::notes(translation.changes.iter().map(describe), output::IN_JSON);
         output::json(&translation.tools)
     }
 
@@ -208,6 +211,7 @@ fn table(costs: &[Cost]) -> String {
 
 fn describe(Change { tool, pointer, detail, .. }: &Change) -> String {
     match tool {
+        Some(tool) if pointer.is_empty() => format!("{tool}: {detail}"),
         Some(tool) => format!("{tool} {pointer}: {detail}"),
         None => format!("warning: {detail}"),
     }

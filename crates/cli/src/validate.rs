@@ -10,6 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::asking::AccessArgs;
+use super::numbers::whole;
 use super::reading::{CatalogArgs, read_input};
 use super::translate::ViewArgs;
 use super::{heading, output};
@@ -35,7 +36,8 @@ pub(super) struct ValidateCommand {
     #[command(flatten)]
     access: AccessArgs,
     /// Refuse arguments of more bytes than this unread.
-    #[arg(long, value_name = "BYTES", default_value_t = MAX_ARGUMENT_BYTES, help_heading = heading::CALLS)]
+    #[arg(long, value_name = "BYTES", default_value_t = MAX_ARGUMENT_BYTES, value_parser = whole::<usize>,
+        allow_negative_numbers = true, help_heading = heading::CALLS)]
     max_argument_bytes: usize,
     /// Print JSON.
     #[arg(long, help_heading = heading::OUTPUT)]
@@ -104,7 +106,7 @@ impl ValidateCommand {
             output::json(&report)?;
         } else {
             for (index, outcome) in report.calls.iter().enumerate() {
-                output::answer(format!("{:>2}. {}", index + 1, describe(outcome)))?;
+                output::answer(output::line(format!("{:>2}. {}", index + 1, describe(outcome))))?;
             }
             output::answer(summary(&report))?;
         }
@@ -228,13 +230,20 @@ fn read_calls(bytes: &[u8], provider: Option<Provider>) -> anyhow::Result<Calls>
     Ok(stream.finish()?.into_iter().map(Ok).collect())
 }
 
+/// What is wrong, with the column; the line is told beside it.
+fn told(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let told = message.rsplit_once(" at line ").map_or(message.as_str(), |(told, _)| told);
+    format!("column {}: {told}", error.column())
+}
+
 /// Reads an array of calls, one call, or one a line.
 fn read_own(bytes: &[u8]) -> Calls {
     let read = |place: String, bytes: &[u8]| {
         let message = match serde_json::from_slice(bytes).map(Line::call) {
             Ok(Some(call)) => return Ok(call),
             Ok(None) => "it names no tool".to_owned(),
-            Err(error) => error.to_string(),
+            Err(error) => told(&error),
         };
         Err(Unreadable { place, message })
     };

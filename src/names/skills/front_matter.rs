@@ -145,14 +145,26 @@ fn options() -> serde_saphyr::Options {
 
 fn syntax(error: &serde_saphyr::Error) -> SkillFault {
     let line = error.location().and_then(|location| usize::try_from(location.line()).ok()).filter(|&line| line > 0);
-    let message = error.to_string();
-    // The message repeats the line.
-    let told = message.split(" at line ").next().filter(|_| line.is_some()).unwrap_or(&message);
-    SkillFault {
-        line,
-        message: told.split_whitespace().collect::<Vec<_>>().join(" "),
-        remedy: "write `key: value` lines, and put a value that holds `: ` or `#` in quotation marks".to_owned(),
-    }
+    use serde_saphyr::Error;
+    let (message, remedy) = match error {
+        Error::DuplicateMappingKey { .. } => ("a key stands twice", "keep one of them"),
+        Error::Budget { .. }
+        | Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => {
+            ("the front matter is too large or too deep, or its aliases multiply it", "write short plain lines")
+        }
+        Error::SerdeInvalidType { .. } | Error::Unexpected { .. } | Error::NullIntoString { .. } => (
+            "the value is of another kind than is expected here",
+            "name and description are texts, allowed-tools a list of tools or a text",
+        ),
+        _ => (
+            "the front matter cannot be read as YAML",
+            "write `key: value` lines, and put a value that holds `: ` or `#` in quotation marks",
+        ),
+    };
+    SkillFault { line, message: message.to_owned(), remedy: remedy.to_owned() }
 }
 
 /// Returns the trimmed text, or adds what `problem` finds in it to the faults: what is wrong, and the remedy.
@@ -343,11 +355,11 @@ mod tests {
             ("", None, "no end"),
             ("Do this.", Some(1), "does not begin with"),
             ("---\nname: a\n", Some(1), "no end"),
-            ("---\nname: a\ndescription: Use when: it rains\n---\nx", Some(3), "mapping"),
-            ("---\nname: a\nname: b\ndescription: c\n---\nx", Some(3), "name"),
-            ("---\nname: [a]\ndescription: c\n---\nx", Some(2), ""),
-            ("---\nname: a\ndescription: c\nallowed-tools: {a: b}\n---\nx", Some(4), "list of tools"),
-            ("---\n- a\n---\nx", None, ""),
+            ("---\nname: a\ndescription: Use when: it rains\n---\nx", Some(3), "as YAML"),
+            ("---\nname: a\nname: b\ndescription: c\n---\nx", Some(3), "twice"),
+            ("---\nname: [a]\ndescription: c\n---\nx", Some(2), "another kind"),
+            ("---\nname: a\ndescription: c\nallowed-tools: {a: b}\n---\nx", Some(4), "another kind"),
+            ("---\n- a\n---\nx", None, "another kind"),
         ] {
             let found = faults(text);
             assert!(found[0].1.contains(part) && (line.is_none() || found[0].0 == line), "{text:?}: {found:?}");

@@ -41,8 +41,17 @@ pub(crate) fn json(arguments: &[&str]) -> Value {
 }
 
 /// Runs the program and returns its message; anything but exit code 2 and an empty answer is a failure of the test.
+/// With `--json` the message is the answer.
 pub(crate) fn refusal(arguments: &[&str]) -> String {
-    refusal_of(&mut picktools(arguments))
+    if !arguments.contains(&"--json") {
+        return refusal_of(&mut picktools(arguments));
+    }
+    let output = picktools(arguments).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2), "{}{}", stdout(&output), stderr(&output));
+    let answer: Value = serde_json::from_str(&stdout(&output)).expect("the answer is JSON");
+    let causes = answer["error"]["causes"].as_array().expect("they are listed").iter().filter_map(Value::as_str);
+    let message = answer["error"]["message"].as_str().expect("there is one");
+    format!("error: {}", std::iter::once(message).chain(causes).collect::<Vec<_>>().join(": "))
 }
 
 fn refusal_of(command: &mut Command) -> String {
@@ -277,14 +286,31 @@ fn the_request_may_come_from_a_file_or_standard_input() {
     let output =
         picktools(&["pick", "--catalog", WORKPLACE, "--input", "-"]).write_stdin(object).output().expect("it runs");
     assert!(stdout(&output).starts_with(" 1. calendar/book_meeting_room"), "{}", stdout(&output));
-    let output =
-        picktools(&["pick", "--catalog", WORKPLACE, "--input", "-"]).write_stdin("").output().expect("it runs");
-    assert!(output.status.success() && stdout(&output).starts_with("No tool fits"), "{}", stdout(&output));
     let megabyte = "book a meeting room ".repeat(60_000);
     let output =
         picktools(&["pick", "--catalog", WORKPLACE, "--input", "-"]).write_stdin(megabyte).output().expect("it runs");
     assert!(stdout(&output).starts_with(" 1. calendar/book_meeting_room"), "{}", stdout(&output));
     assert!(stderr(&output).starts_with("warning: only the first "), "{}", stderr(&output));
+}
+
+#[test]
+fn a_request_that_asks_for_nothing_is_refused() {
+    for text in ["", " \n", "...", "\u{200b}"] {
+        assert!(
+            refusal(&["pick", text, "--catalog", WORKPLACE]).contains("the request is empty; say what is to be done")
+        );
+    }
+    let bare = [r#"{"messages": []}"#, r#"{"contents": []}"#, r#"{"model": "m", "input": []}"#];
+    for text in bare.into_iter().chain([r#"[{"role": "assistant", "content": "Hello"}]"#, ""]) {
+        let message = refusal_of(picktools(&["pick", "--catalog", WORKPLACE, "--input", "-"]).write_stdin(text));
+        assert!(message.contains("the request is empty"), "{text}: {message}");
+    }
+    let question = r#"[{"role": "user", "content": "book a meeting room"}, {"role": "user", "content": "?"}]"#;
+    let output = picktools(&["pick", "--catalog", WORKPLACE, "--input", "-"]).write_stdin(question).output();
+    assert!(
+        stdout(&output.expect("it runs")).starts_with(" 1. calendar/book_meeting_room"),
+        "what was said before counts"
+    );
 }
 
 #[test]
@@ -335,7 +361,7 @@ fn broken_catalogs_are_refused_by_file_and_place() {
         }
     }
     let message = refusal(&["pick", "x", "--catalog", "fixtures"]);
-    assert!(message.contains("fixtures holds no tools.jsonl"), "{message}");
+    assert!(message.contains("fixtures holds no *.json or *.jsonl file"), "{message}");
     let empty = answer(&["pick", "x", "--catalog", "fixtures/broken/empty.json"]);
     assert!(empty.starts_with("No tool fits: the catalog is empty."), "an empty catalog is not an error: {empty}");
 }

@@ -4,6 +4,8 @@
 mod cli;
 // Catalogs of several files, of folders and from standard input.
 mod catalogs;
+// What is printed: bounded, printable, and errors as JSON.
+mod printing;
 // The models by name: listing, pulling, and the tuned one.
 mod models;
 // Evaluation of rankings: figures, floors, comparison.

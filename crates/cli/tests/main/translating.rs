@@ -15,7 +15,7 @@ fn translate_prints_definitions_and_tells_the_changes() {
     let first = &tools[0]["function"];
     assert!(first["name"].is_string() && first["parameters"]["additionalProperties"] == false, "{first}");
     assert!(
-        stderr(&output).contains("odd/label_box /parameters/properties/labels: not strict: "),
+        stderr(&output).contains("odd/add_branch /parameters/properties/children/items: not strict: "),
         "{}",
         stderr(&output)
     );
