@@ -6,11 +6,15 @@
 //! ineligible tool is never scored, uses up no depth, is not accepted as a call, and is reported with every reason that
 //! applies to it.
 
+mod reason;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
+
+pub use reason::IneligibleReason;
 
 use crate::catalog::{Catalog, Tool, UnknownValue};
 use crate::json::Json;
@@ -20,88 +24,11 @@ use crate::ranking::ToolId;
 /// The most ineligible tools that an outcome lists one by one.
 pub const MAX_LISTED_INELIGIBLE: usize = 50;
 
-/// Why a tool may not be seen.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "code", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum IneligibleReason {
-    /// The tool is marked unsafe, and unsafe tools were not allowed.
-    Unsafe,
-    /// None of the caller's roles may see the tool.
-    Role {
-        /// The roles that may.
-        allowed: BTreeSet<String>,
-    },
-    /// The tool does not fit the execution mode.
-    ExecutionMode {
-        /// The modes that it fits.
-        modes: BTreeSet<String>,
-    },
-    /// The tool lacks a capability that was asked for.
-    Capability {
-        /// What it lacks.
-        missing: BTreeSet<String>,
-    },
-    /// A call costs more than is left.
-    Cost {
-        /// Cost of a call.
-        cost: f64,
-        /// What is left.
-        left: f64,
-    },
-    /// The tool's quota is used up.
-    Quota,
-    /// The tool's source is denied, or is not among those allowed.
-    Source {
-        /// The tool's source.
-        source: Option<String>,
-    },
-    /// The caller excluded the tool by name.
-    Excluded,
-    /// The tool is held back until the operator approves it.
-    Quarantine,
-}
-
-impl IneligibleReason {
-    /// Returns the reason's stable code.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Unsafe => "unsafe",
-            Self::Role { .. } => "role",
-            Self::ExecutionMode { .. } => "execution_mode",
-            Self::Capability { .. } => "capability",
-            Self::Cost { .. } => "cost",
-            Self::Quota => "quota",
-            Self::Source { .. } => "source",
-            Self::Excluded => "excluded",
-            Self::Quarantine => "quarantine",
-        }
-    }
-
-    /// Returns the reason as a sentence's end: "the tool is …".
-    pub fn describe(&self) -> String {
-        let list = |items: &BTreeSet<String>| items.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        match self {
-            Self::Unsafe => "marked unsafe, and unsafe tools are not allowed".to_owned(),
-            Self::Role { allowed } => format!("only for the roles {}", list(allowed)),
-            Self::ExecutionMode { modes } => format!("only for the execution modes {}", list(modes)),
-            Self::Capability { missing } => format!("without the capabilities {}", list(missing)),
-            Self::Cost { cost, left } => format!("too costly: a call costs {cost}, and {left} is left"),
-            Self::Quota => "out of quota".to_owned(),
-            Self::Source { source } => {
-                format!("from a source that is not allowed: {}", source.as_deref().unwrap_or("none"))
-            }
-            Self::Excluded => "excluded by the caller".to_owned(),
-            Self::Quarantine => "in quarantine until the operator approves it".to_owned(),
-        }
-    }
-}
-
 /// Who asks, and so what may be seen and run. The default is a caller without roles who may not see unsafe tools.
 ///
-/// A source is denied with all that look like it; one is allowed by its very name, or but for case and spaces where only one
-/// source is meant, and never for its looks. Tools are named by id, `source/name`, name or alias. As JSON every field may be
-/// left out, and unknown ones are refused.
+/// A source is denied with all that look like it; one is allowed by its very name, or but for case and spaces where
+/// only one source is meant, and never for its looks. Tools are named by id, `source/name`, name or alias. As JSON
+/// every field may be left out, and unknown ones are refused.
 ///
 /// ```
 /// use picktools::{Access, Engine, PickOptions, Query, Tool, Catalog};
@@ -183,8 +110,8 @@ impl Access {
         PolicyTable::new(catalog).decide(catalog, names, self)
     }
 
-    /// Returns the values that no tool of the catalog has: roles, capabilities, the execution mode and sources. Nothing more
-    /// may be seen for them, and what was meant may not be held back.
+    /// Returns the values that no tool of the catalog has: roles, capabilities, the execution mode and sources. Nothing
+    /// more may be seen for them, and what was meant may not be held back.
     pub fn unknown_values(&self, catalog: &Catalog) -> Vec<UnknownValue> {
         let mut unknown = Vec::new();
         let mut look_for = |field, values: &mut dyn Iterator<Item = &String>, of: fn(&Tool) -> &BTreeSet<String>| {

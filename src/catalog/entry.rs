@@ -217,8 +217,8 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// Finds a member by its snake-case name or the camel-case form of it; `null` counts as absent. Policy and the source may
-    /// stand beside the definition.
+    /// Finds a member by its snake-case name or the camel-case form of it; `null` counts as absent. Policy and the
+    /// source may stand beside the definition.
     fn get(&self, key: &str) -> Option<(String, Value)> {
         let camel = camel_case(key);
         let objects = if key == "source" || is_policy(key) { &self.objects[..] } else { &self.objects[..1] };

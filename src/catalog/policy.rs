@@ -1,7 +1,7 @@
 //! The members that decide who may see and run a tool, and what is mistaken for them.
 //!
-//! A policy member of another spelling would go unread and let everyone see the tool. So each that looks like one is an error
-//! that gives the right name; members that mean nothing to policy are let be.
+//! A policy member of another spelling would go unread and let everyone see the tool. So each that looks like one is an
+//! error that gives the right name; members that mean nothing to policy are let be.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -143,8 +143,8 @@ pub(super) fn is_policy(key: &str) -> bool {
     MEMBERS.iter().any(|member| member.holder == Tool && is_field(key, member.name))
 }
 
-/// Finds what is mistaken for policy in an object of an entry, and what stands twice in two spellings. `objects` are of one
-/// kind, each with the pointer to it.
+/// Finds what is mistaken for policy in an object of an entry, and what stands twice in two spellings. `objects` are of
+/// one kind, each with the pointer to it.
 pub(super) fn faults(holder: Holder, objects: &[(String, &Map<String, Value>)]) -> Vec<EntryFault> {
     let keys = || objects.iter().flat_map(|(at, object)| object.keys().map(move |key| (at, key)));
     let mistaken = keys().filter_map(|(at, key)| {

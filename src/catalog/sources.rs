@@ -1,8 +1,8 @@
 //! The sources of a catalog, and which of them a policy means.
 //!
 //! People write `Chat` and `chat ` for `chat`, and a hostile source calls itself `сhat` with a Cyrillic letter. So what
-//! restricts a source holds for every one that looks like it, while what permits one never reaches a look-alike: it means the
-//! very name, or else the only source of that name but for case and spaces.
+//! restricts a source holds for every one that looks like it, while what permits one never reaches a look-alike: it
+//! means the very name, or else the only source of that name but for case and spaces.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

@@ -7,8 +7,8 @@ use serde::Serialize;
 /// How alike a known value is to be suggested, 0..1 (Jaro–Winkler).
 const SUGGESTION_SIMILARITY: f64 = 0.8;
 
-/// A value of a policy that no tool of the catalog has, such as a misspelt role or source. It is not an error, and never lets
-/// more be seen.
+/// A value of a policy that no tool of the catalog has, such as a misspelt role or source. It is not an error, and
+/// never lets more be seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UnknownValue {

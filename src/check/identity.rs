@@ -95,8 +95,8 @@ fn imitations(tools: &[&Tool], found: &mut [Vec<Found>]) {
     }
 }
 
-/// Sources that are told apart by case, spaces or letters of another script alone; each is reported once. Who is trusted, and
-/// who came first, is not the copy.
+/// Sources that are told apart by case, spaces or letters of another script alone; each is reported once. Who is
+/// trusted, and who came first, is not the copy.
 fn look_alike_sources(tools: &[&Tool], found: &mut [Vec<Found>]) {
     let sources = Sources::new(tools.iter().filter_map(|tool| tool.source.as_deref()));
     let mut order: Vec<usize> = (0..tools.len()).collect();

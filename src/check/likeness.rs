@@ -1,5 +1,5 @@
-//! Which texts are nearly the same: sets of words, compared where MinHash with bands says that they may be alike, so that the
-//! time is linear in the number of texts.
+//! Which texts are nearly the same: sets of words, compared where MinHash with bands says that they may be alike, so
+//! that the time is linear in the number of texts.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,9 +1,9 @@
 //! Untrusted tools whose text is that of a trusted one.
 //!
-//! A stranger may offer the text of a tool that is trusted as its own, with keywords repeated or praise put around it, and so
-//! take the place of what it copies. What decides is the description: what a model chooses by, and what a copy cannot do
-//! without. A copy has nearly the same words, whatever their order and number, or has the whole text within its own. A short
-//! text may be another tool's by chance, and counts only under the same name.
+//! A stranger may offer the text of a tool that is trusted as its own, with keywords repeated or praise put around it,
+//! and so take the place of what it copies. What decides is the description: what a model chooses by, and what a copy
+//! cannot do without. A copy has nearly the same words, whatever their order and number, or has the whole text within
+//! its own. A short text may be another tool's by chance, and counts only under the same name.
 
 use std::collections::BTreeMap;
 

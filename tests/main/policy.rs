@@ -1,5 +1,5 @@
-//! Policy: nothing of a catalog that says who may see a tool goes unread, whatever its spelling, place and format, and a source
-//! that a policy names is restricted with all that look like it.
+//! Policy: nothing of a catalog that says who may see a tool goes unread, whatever its spelling, place and format, and
+//! a source that a policy names is restricted with all that look like it.
 
 use picktools::call::CallError;
 use picktools::catalog::{CatalogError, Position};
@@ -130,8 +130,8 @@ fn what_looks_like_policy_is_refused_with_the_right_name_and_place() {
 #[test]
 fn members_without_a_meaning_for_policy_are_let_be() {
     let own = json!({
-        "x-owner": "Mira", "model": "m", "notes": "y", "version": 3, "category": "mail", "required": ["a"], "_meta": {"safe": false},
-        "icons": [], "label": 1, "defer_loading": true, "cache_control": {}, "permission": "none", "timeout": 3,
+        "x-owner": "Mira", "model": "m", "notes": "y", "version": 3, "category": "mail", "required": ["a"],
+        "_meta": {"safe": false}, "icons": [], "label": 1, "defer_loading": true, "cache_control": {}, "permission": "none", "timeout": 3,
     });
     for mut entry in [
         json!({"name": "a", "parameters": {}}),

@@ -214,7 +214,8 @@ fn read_calls(bytes: &[u8], provider: Option<Provider>) -> anyhow::Result<Calls>
         let first = own.iter().find_map(|call| call.as_ref().err());
         match first.filter(|_| !is_call(&own)) {
             Some(Unreadable { place, message }) => bail!(
-                "no calls; expected {{\"name\": …, \"arguments\": …}}, or --provider for a provider's answer: {place}: {message}"
+                "no calls; expected {{\"name\": …, \"arguments\": …}}, or --provider for a provider's answer: {place}: \
+                 {message}"
             ),
             None => return Ok(own),
         }
