@@ -9,6 +9,7 @@ use std::iter;
 
 use picktools::catalog::{CatalogError, UnknownValue};
 use picktools::embed::EmbedError;
+use picktools::engine::IndexError;
 use picktools::excerpt::{MAX_LISTED, marked};
 use serde::Serialize;
 use serde_json::json;
@@ -94,7 +95,7 @@ pub(super) fn warn_of_unknown(values: &[UnknownValue]) {
 
 /// Writes an error and its causes, and which option mends it: as JSON to standard output, or as text to standard error.
 pub(super) fn error(error: &anyhow::Error, as_json: bool) {
-    let option = error.chain().find_map(|cause| cause.downcast_ref()).and_then(option);
+    let option = error.chain().find_map(of_model).and_then(option);
     let option = option.map(|option| format!("; {option}")).unwrap_or_default();
     // Faults stand on lines of their own.
     let shown = |text: String| match error.downcast_ref::<CatalogError>() {
@@ -121,6 +122,14 @@ pub(super) fn usage_error(error: &clap::Error, as_json: bool) {
 fn report(message: &str, causes: &[String]) {
     // Where standard output is closed there is nobody to tell.
     let _closed = json(&json!({"error": {"message": message, "causes": causes}}));
+}
+
+/// The error of a model, also where it is that of an index.
+fn of_model<'e>(cause: &'e (dyn std::error::Error + 'static)) -> Option<&'e EmbedError> {
+    match cause.downcast_ref() {
+        Some(IndexError::Model(error)) => Some(error),
+        _ => cause.downcast_ref(),
+    }
 }
 
 /// Returns the option of the program by which an error of the library is mended.

@@ -150,6 +150,7 @@ fn a_model_folder_that_is_not_there_is_named() {
         for option in [&["--model", model][..], &["--rerank", "local", "--rerank-model", model]] {
             let message = stderr(&run(&[&["pick", "x", "--catalog", WORKPLACE][..], option].concat()));
             assert!(message.starts_with(&format!("error: there is no folder {model}")), "{message}");
+            assert!(message.ends_with("`picktools models list` lists those that embed\n"), "{message}");
         }
     }
 }
