@@ -6,19 +6,8 @@
 
 use std::sync::LazyLock;
 
-use foldhash::{HashMap, HashMapExt, HashSet};
+use foldhash::{HashMap, HashMapExt};
 use stop_words::Language;
-
-/// English function words and the words of asking.
-static ENGLISH: LazyLock<HashSet<&str>> = LazyLock::new(|| {
-    include_str!("function_words/english.txt").lines().filter(|line| !line.starts_with('#')).collect()
-});
-
-/// Function words of other languages that are English words too.
-static ENGLISH_TOO: LazyLock<HashSet<&str>> = LazyLock::new(|| {
-    let lines = include_str!("function_words/english_too.txt").lines().filter(|line| !line.starts_with('#'));
-    lines.flat_map(str::split_whitespace).collect()
-});
 
 /// Languages whose lists are of the language alone; a bit each.
 const LANGUAGES: [Language; 20] = [
@@ -44,18 +33,36 @@ const LANGUAGES: [Language; 20] = [
     Language::Turkish,
 ];
 
-const _: () = assert!(LANGUAGES.len() <= u32::BITS as usize, "a language has a bit");
+/// A bit of what is known of a word, beside those of the languages: English has it as a function word, or asks with it.
+const ENGLISH: u32 = 1 << 31;
+/// English has it as a word of another kind.
+const ENGLISH_TOO: u32 = 1 << 30;
 
-/// The function words of other languages, each with a bit for each of its languages.
-static FOREIGN: LazyLock<HashMap<&str, u32>> = LazyLock::new(|| {
+const _: () = assert!(LANGUAGES.len() <= 30, "a language has a bit");
+
+/// The function words, each with its bits.
+static WORDS: LazyLock<HashMap<&str, u32>> = LazyLock::new(|| {
     let mut words = HashMap::new();
+    let mut add = |word, bit: u32| *words.entry(word).or_insert(0) |= bit;
+    let of_file =
+        |text: &'static str| text.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
+    of_file(include_str!("function_words/english.txt")).for_each(|word| add(word, ENGLISH));
+    of_file(include_str!("function_words/english_too.txt")).for_each(|word| add(word, ENGLISH_TOO));
     for (bit, language) in LANGUAGES.iter().enumerate() {
-        for word in stop_words::lookup(language).into_iter().flatten() {
-            *words.entry(*word).or_insert(0) |= 1 << bit;
-        }
+        stop_words::lookup(language).into_iter().flatten().for_each(|word| add(word, 1 << bit));
     }
     words
 });
+
+/// Looks a word up, whatever its case.
+fn look_up(word: &str) -> Option<(&'static str, u32)> {
+    let found = if word.contains(char::is_uppercase) {
+        WORDS.get_key_value(word.to_lowercase().as_str())
+    } else {
+        WORDS.get_key_value(word)
+    };
+    found.map(|(&word, &bits)| (word, bits))
+}
 
 /// The least distinct function words by which a text is in a language other than English.
 const LEAST_WORDS: usize = 2;
@@ -82,15 +89,17 @@ pub(crate) struct FunctionWords {
 impl FunctionWords {
     /// Finds out about the languages of a text of these words.
     pub(crate) fn of<'t>(words: impl Iterator<Item = &'t str>) -> Self {
-        let distinct: HashSet<String> = words.map(str::to_lowercase).collect();
+        let mut distinct: Vec<(&str, u32)> = words.filter_map(look_up).collect();
+        distinct.sort_unstable();
+        distinct.dedup();
         // Those of English, those that a language shares with it, and those that a language does not.
         let (mut english, mut shared, mut own) = (0, [0; LANGUAGES.len()], [0; LANGUAGES.len()]);
-        for word in distinct.iter().map(String::as_str) {
-            let is_english = ENGLISH.contains(word);
+        for (_, bits) in distinct {
+            let is_english = bits & ENGLISH != 0;
             english += usize::from(is_english);
-            let languages = FOREIGN.get(word).filter(|_| !ENGLISH_TOO.contains(word)).copied().unwrap_or_default();
             let counts = if is_english { &mut shared } else { &mut own };
-            (0..LANGUAGES.len()).filter(|bit| languages >> bit & 1 == 1).for_each(|bit| counts[bit] += 1);
+            let counted = |bit: &usize| bits & ENGLISH_TOO == 0 && bits >> bit & 1 == 1;
+            (0..LANGUAGES.len()).filter(counted).for_each(|bit| counts[bit] += 1);
         }
         let likely = |&bit: &usize| own[bit] >= LEAST_WORDS && own[bit] + shared[bit] > english;
         let languages = (0..LANGUAGES.len()).filter(likely).map(|bit| 1 << bit).sum();
@@ -99,12 +108,7 @@ impl FunctionWords {
 
     /// Returns `true` if a word of the text, whatever its case, carries no intent of its own.
     pub(crate) fn contains(&self, word: &str) -> bool {
-        if word.contains(char::is_uppercase) { self.has(&word.to_lowercase()) } else { self.has(word) }
-    }
-
-    fn has(&self, word: &str) -> bool {
-        ENGLISH.contains(word)
-            || FOREIGN.get(word).is_some_and(|languages| languages & self.languages != 0 || !ENGLISH_TOO.contains(word))
+        look_up(word).is_some_and(|(_, bits)| bits & (ENGLISH | self.languages) != 0 || bits & ENGLISH_TOO == 0)
     }
 }
 

@@ -281,7 +281,7 @@ impl<'a> Explainer<'a> {
         }
         // Of equal sentences any will do: what counts is the sum.
         let best = (0..MAX_SENTENCES).max_by(|&a, &b| by_sentence[a].total_cmp(&by_sentence[b]));
-        let found: Vec<_> = matches.iter().map(|(query, _, fields)| (query.term.as_str(), fields[0])).collect();
+        let found: Vec<_> = matches.iter().map(|(query, _, fields)| (*query, fields[0])).collect();
         let own = own_words(self.request.index.catalog.tool(tool), &found);
         let evidence = matches.into_iter().zip(own).map(|((query, contribution, fields), own)| {
             let within = query.sentences().any(|sentence| Some(sentence) == best);

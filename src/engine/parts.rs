@@ -3,7 +3,7 @@
 //! By the whole request alone, the part with the strongest words would take all places: beside it, the tool that another part
 //! wants looks like no candidate at all.
 
-use ndarray::{Array2, Axis};
+use ndarray::Array2;
 
 use super::ranked::Ranked;
 use super::report::Report;
@@ -14,7 +14,7 @@ use crate::fuse::{Fused, Fusion, Retriever, Signals};
 use crate::index::Vectors;
 use crate::options::{Choice, PickError};
 use crate::ranking::ToolId;
-use crate::retrieve::{self, FoundTerm, query_terms};
+use crate::retrieve::{self, FoundTerm, Signal, query_terms};
 use crate::select::static_vectors;
 use crate::selection::Stage;
 
@@ -52,8 +52,8 @@ pub(super) fn parts<'q>(
         return Ok(Vec::new());
     }
     let vectors = static_vectors(index).filter(|_| request.mode.uses_semantic());
-    let embedded = match vectors.map(|vectors| embed(vectors, &texts, request)).transpose() {
-        Ok(embedded) => embedded,
+    let cosines = match vectors.map(|vectors| embed(vectors, &texts, request)).transpose() {
+        Ok(embedded) => vectors.zip(embedded).map(|(vectors, embedded)| vectors.scores(&embedded)),
         Err(reason) => {
             report.degraded(Stage::Select, format!("{reason}; the parts of the request are not told apart"));
             return Ok(Vec::new());
@@ -67,9 +67,9 @@ pub(super) fn parts<'q>(
             signals.push((Retriever::Keyword, signal));
             terms = found;
         }
-        if let (Some(vectors), Some(embedded)) = (vectors, &embedded) {
-            let row = embedded.row(place).insert_axis(Axis(0)).to_owned();
-            signals.push((Retriever::Static, retrieve::semantic(vectors, &row)));
+        if let Some(cosines) = &cosines {
+            let scores = cosines.column(place).to_vec();
+            signals.push((Retriever::Static, Signal::cosines(scores)));
         }
         Ok(Part { text, terms, fused: Fused::new(signals, Fusion::Weighted, request.rankable()) })
     });

@@ -10,7 +10,7 @@ mod terms;
 
 pub(crate) use keyword::keyword;
 pub(crate) use semantic::semantic;
-pub(crate) use terms::{FoundTerm, query_terms};
+pub(crate) use terms::{FoundTerm, QueryTerm, query_terms};
 
 use crate::access::Eligibility;
 use crate::ranking::{Candidate, ToolId};
@@ -29,6 +29,11 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
+    /// Makes a signal of a request's cosine similarities to the tools.
+    pub(crate) fn cosines(scores: Vec<f32>) -> Self {
+        Self { scores, floor: f32::NEG_INFINITY, ceiling: 1.0, context: None }
+    }
+
     /// Mixes what a retriever says of a request, if anything, with what it says of the conversation, whose share is
     /// `share`.
     pub(crate) fn mixed(request: Option<Self>, conversation: Self, share: f32) -> Self {

@@ -16,5 +16,5 @@ pub(crate) fn semantic(vectors: &Vectors, request: &Array2<f32>) -> Signal {
         };
         cosines.rows().into_iter().map(half_best).collect()
     };
-    Signal { scores, floor: f32::NEG_INFINITY, ceiling: 1.0, context: None }
+    Signal::cosines(scores)
 }

@@ -7,6 +7,6 @@ mod analysis;
 mod document;
 
 pub use analysis::TermKind;
-pub(crate) use analysis::{AnalyzedTerm, Analyzer};
+pub(crate) use analysis::{AnalyzedTerm, Analyzer, words};
 pub use document::Field;
 pub(crate) use document::{EmbeddingText, texts};

@@ -3,16 +3,23 @@
 use foldhash::HashMap;
 
 use crate::catalog::Tool;
-use crate::text::{Analyzer, Field, texts};
+use crate::retrieve::QueryTerm;
+use crate::text::{Analyzer, Field, texts, words};
 
-/// Returns the words, as the tool has them, of terms that stand in these fields, each the first of its field. A term of
-/// which none is found keeps no word.
-pub(super) fn own_words<'t>(tool: &'t Tool, terms: &[(&str, Field)]) -> Vec<Option<&'t str>> {
-    let wanted: HashMap<&str, usize> = terms.iter().enumerate().map(|(place, &(term, _))| (term, place)).collect();
-    let mut words = vec![None; terms.len()];
-    let mut left = terms.len();
+/// Returns the words, as the tool has them, of terms that stand in these fields: the request's word if the field has it, else
+/// the first of the same term. A term of which none is found keeps no word.
+pub(super) fn own_words<'t>(tool: &'t Tool, terms: &[(&QueryTerm, Field)]) -> Vec<Option<&'t str>> {
+    let texts = texts(tool);
+    let same = |&(query, field): &(&QueryTerm, Field)| {
+        let own = texts.iter().filter(|(own, _)| *own == field);
+        own.flat_map(|(_, text)| words_of(text)).find(|word| word.eq_ignore_ascii_case(&query.word))
+    };
+    let mut words: Vec<Option<&str>> = terms.iter().map(same).collect();
+    let mut left = words.iter().filter(|word| word.is_none()).count();
+    let wanted: HashMap<&str, usize> =
+        terms.iter().enumerate().map(|(place, (query, _))| (query.term.as_str(), place)).collect();
     let mut analyzer = Analyzer::new();
-    for (field, text) in texts(tool) {
+    for (field, text) in texts {
         if left == 0 {
             break;
         }
@@ -28,4 +35,8 @@ pub(super) fn own_words<'t>(tool: &'t Tool, terms: &[(&str, Field)]) -> Vec<Opti
         });
     }
     words
+}
+
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    words(text).map(|(start, end)| &text[start..end])
 }

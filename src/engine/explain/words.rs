@@ -73,7 +73,7 @@ impl<'a> RequestWords<'a> {
         let Some((found, others)) = word_vectors(vectors.embedder().as_ref(), Role::Document, &document.text) else {
             return Vec::new();
         };
-        let function_words = FunctionWords::of(found.iter().map(|word| &document.text[word.clone()]));
+        let function_words = FunctionWords::default();
         let is_telling = |other: &usize| is_telling(&document.text[found[*other].clone()], &function_words);
         let telling: Vec<usize> = (0..found.len()).filter(is_telling).collect();
         let products = products(self.vectors.select(Axis(0), &weighty).view(), others.view());
