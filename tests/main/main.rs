@@ -40,6 +40,8 @@ mod optional_model;
 // Models behind an HTTP endpoint, which is a server of the tests.
 #[cfg(feature = "endpoint")]
 mod endpoint;
+// What is said of picks: scores, reasons, the best match that may not be used.
+mod truth;
 // What a request rules out.
 mod negation;
 // The real MiniLM for the ONNX path.
