@@ -75,6 +75,8 @@ pub struct Engine {
     skills: Option<Arc<SkillIndex>>,
     prior: Option<Arc<Prior>>,
     scorer: Option<Arc<dyn Scorer>>,
+    /// How many tools the scorer is shown, where not all.
+    shortlist: Option<usize>,
     reranker: Option<Arc<dyn Reranker>>,
     #[cfg(feature = "tokens")]
     costs: Arc<CostTable>,
@@ -87,6 +89,7 @@ impl fmt::Debug for Engine {
             .field("skills", &self.skills)
             .field("sequences", &self.sequence_stats())
             .field("scorer", &self.scorer.as_ref().map(|scorer| scorer.name()))
+            .field("shortlist", &self.shortlist)
             .field("reranker", &self.reranker.as_ref().map(|reranker| reranker.name()))
             .finish_non_exhaustive()
     }
@@ -146,7 +149,7 @@ impl Engine {
         let mut request = Request::new(&self.index, query, options)?;
         report.ran(Stage::Eligibility);
         let mut ranked = match &self.scorer {
-            Some(scorer) => ranked::score(&request, scorer, &mut report),
+            Some(scorer) => ranked::score(&request, (scorer, self.shortlist), &mut embeddings, &mut report)?,
             None => ranked::fuse(&request, &mut embeddings, &mut report)?,
         };
         if let Some(prior) = &self.prior {
@@ -176,6 +179,7 @@ impl Engine {
             version: SELECTION_VERSION,
             catalog_digest: self.index.catalog.digest().to_owned(),
             scorer: ranked.scorer().to_owned(),
+            shortlisted: ranked.shortlisted(),
             answerable: ranked.answerable(),
             skills: skills.map(|(index, picked)| index.explain(picked, &request, &picks)),
             uncalibrated: ranked.uncalibrated(request.rankable()),

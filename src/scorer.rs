@@ -4,9 +4,11 @@
 //! with a small runtime (the caller may be synchronous or not), its future is dropped when the deadline passes,
 //! and each score is checked before it counts.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::Value;
 
 use crate::catalog::Tool;
@@ -73,7 +75,8 @@ pub type ScoreFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<Score>, Scorer
 /// Scores tools for a request, in place of the built-in ranking.
 ///
 /// It is only shown tools that may be seen, all at once, so that a scorer can batch; [`per_tool`] makes one of a
-/// function that scores a single tool.
+/// function that scores a single tool. One that costs much is shown the best few of the built-in ranking
+/// ([`EngineBuilder::shortlist`](crate::EngineBuilder::shortlist)).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -95,18 +98,44 @@ pub trait Scorer: Send + Sync {
     fn score<'a>(&'a self, query: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a>;
 }
 
-/// Makes a scorer of an asynchronous function that scores one tool; tools are scored one after the other.
-pub fn per_tool<F, Fut>(name: impl Into<String>, score: F) -> impl Scorer
+/// How many tools a [`PerTool`] scores at once unless told otherwise.
+const DEFAULT_CONCURRENCY: usize = 8;
+
+/// Makes a scorer of an asynchronous function that scores one tool; eight tools are scored at once.
+pub fn per_tool<F, Fut>(name: impl Into<String>, score: F) -> PerTool<F>
 where
     F: Fn(Query, Arc<Tool>) -> Fut + Send + Sync,
     Fut: Future<Output = Result<Score, ScorerError>> + Send,
 {
-    PerTool { name: name.into(), score }
+    PerTool { name: name.into(), score, max_concurrent: DEFAULT_CONCURRENCY }
 }
 
-struct PerTool<F> {
+/// A scorer that scores tools one by one, a few at once; [`per_tool`] makes it.
+///
+/// The scores stand in the order of the tools, whichever is done first. The first error ends the scoring.
+pub struct PerTool<F> {
     name: String,
     score: F,
+    max_concurrent: usize,
+}
+
+impl<F> PerTool<F> {
+    /// Scores at most so many tools at once, at least one. They share a thread, so that what waits, as for a model that
+    /// answers over HTTP, is waited for together; what computes does so one after the other.
+    #[must_use]
+    pub fn max_concurrent(mut self, tools: usize) -> Self {
+        self.max_concurrent = tools.max(1);
+        self
+    }
+}
+
+impl<F> fmt::Debug for PerTool<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerTool")
+            .field("name", &self.name)
+            .field("max_concurrent", &self.max_concurrent)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<F, Fut> Scorer for PerTool<F>
@@ -119,13 +148,8 @@ where
     }
 
     fn score<'a>(&'a self, query: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a> {
-        Box::pin(async move {
-            let mut scores = Vec::with_capacity(tools.len());
-            for tool in tools {
-                scores.push((self.score)(query.clone(), Arc::clone(tool)).await?);
-            }
-            Ok(scores)
-        })
+        let scores = tools.iter().map(|tool| (self.score)(query.clone(), Arc::clone(tool)));
+        Box::pin(stream::iter(scores).buffered(self.max_concurrent).try_collect())
     }
 }
 

@@ -37,6 +37,10 @@ pub struct Selection {
     pub catalog_digest: String,
     /// What ranked: `keyword`, `semantic`, `hybrid`, or a scorer's name.
     pub scorer: String,
+    /// How many of the eligible tools a custom scorer was shown, where a shortlist bounds them
+    /// ([`EngineBuilder::shortlist`](crate::EngineBuilder::shortlist)).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shortlisted: Option<usize>,
     /// The estimated probability that any tool that may be seen answers the request, 0..1, where four requests of five
     /// have such a tool; absent where a custom scorer ranked, or nothing did.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -35,6 +35,7 @@ pub struct EngineBuilder {
     skills: Option<Vec<Skill>>,
     sequences: Option<Sequences>,
     scorer: Option<Arc<dyn Scorer>>,
+    shortlist: Option<usize>,
     reranker: Option<Arc<dyn Reranker>>,
 }
 
@@ -50,7 +51,8 @@ impl EngineBuilder {
     /// Starts with the static model and nothing else.
     pub(super) fn new(catalog: Catalog) -> Self {
         let (model, cache_dir, progress) = (Model::Static, None, Progress::default());
-        Self { catalog, model, cache_dir, progress, skills: None, sequences: None, scorer: None, reranker: None }
+        let (skills, sequences, scorer, shortlist, reranker) = (None, None, None, None, None);
+        Self { catalog, model, cache_dir, progress, skills, sequences, scorer, shortlist, reranker }
     }
 
     /// Ranks by meaning with this model. The static one helps it along in the hybrid mode, and stands in where it
@@ -125,6 +127,15 @@ impl EngineBuilder {
         self
     }
 
+    /// Shows the scorer only the best tools of the built-in ranking, at most so many and at least one, and those that stay
+    /// whatever their score: named, always included or in use. No other tool is picked, but for those that skills and picked
+    /// tools bring along. Where the scorer fails or is late, the built-in ranking stands.
+    #[must_use]
+    pub fn shortlist(mut self, tools: usize) -> Self {
+        self.shortlist = Some(tools.max(1));
+        self
+    }
+
     /// Lets this reranker put the best candidates in another order, where [`PickOptions::rerank`](crate::PickOptions::rerank) asks for it. Skills it
     /// does not see.
     #[must_use]
@@ -171,6 +182,7 @@ impl EngineBuilder {
             skills: skills.map(Arc::new),
             prior,
             scorer: self.scorer,
+            shortlist: self.shortlist,
             reranker: self.reranker,
             #[cfg(feature = "tokens")]
             costs: Arc::default(),

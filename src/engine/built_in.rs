@@ -1,18 +1,23 @@
 //! The built-in ranking in the form of a custom one.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::candidates::MAX_CONSIDERED;
+use super::explain::Explainer;
+use super::ranked::Ranked;
+use super::request::Request;
 use super::signals::{models, plain_signals};
-use crate::access::Eligibility;
 use crate::catalog::Tool;
 use crate::fuse::{Fused, Fusion, Mode};
 use crate::index::Index;
+use crate::options::PickOptions;
 use crate::query::Query;
-use crate::ranking::ToolId;
+use crate::ranking::{ToolId, top_k};
 use crate::scorer::{Score, ScoreFuture, Scorer, ScorerError};
 
 /// A built-in ranking as a [`Scorer`]. It scores the tools it is given against each other, and only tools of the
-/// engine's catalog.
+/// engine's catalog. The best 100 of them have a reason: what the retrievers found in them.
 #[derive(Debug, Clone)]
 pub struct BuiltInScorer {
     pub(super) index: Arc<Index>,
@@ -34,13 +39,21 @@ impl Scorer for BuiltInScorer {
                     index.catalog.find(&tool.id).ok_or_else(|| failed(format!("{:?} is not in its catalog", tool.id)))
                 })
                 .collect::<Result<Vec<ToolId>, _>>()?;
-            let eligibility = Eligibility::only(&ids, index.catalog.len());
             if models(index, self.mode).is_empty() && self.mode.uses_semantic() {
                 return Err(failed("the engine has no embedding model".to_owned()));
             }
-            let signals = plain_signals(index, query, self.mode).map_err(failed)?;
-            let fused = Fused::new(signals, Fusion::Weighted, &eligibility);
-            Ok(ids.into_iter().map(|tool| Score::new(fused.score_of(tool))).collect())
+            let (terms, signals) = plain_signals(index, query, self.mode).map_err(failed)?;
+            let options = PickOptions { mode: Some(self.mode), ..PickOptions::default() };
+            let mut request = Request::new(index, query, &options).map_err(|error| failed(error.to_string()))?;
+            request.ask_only_of(&ids);
+            let fused = Fused::new(signals, Fusion::Weighted, request.rankable());
+            let best = top_k(fused.candidates(request.rankable()), MAX_CONSIDERED);
+            let ranked = Ranked::Fused { mode: self.mode, terms, fused };
+            let why = Explainer::new(&request, &ranked, &[]);
+            let mut reasons: HashMap<ToolId, String> =
+                best.iter().filter_map(|best| Some((best.tool, why.found_in(best.tool)?))).collect();
+            let score = |tool| Score { reason: reasons.remove(&tool), ..Score::new(ranked.score(tool)) };
+            Ok(ids.into_iter().map(score).collect())
         })
     }
 }

@@ -73,7 +73,7 @@ impl<'q> Candidates<'q> {
         let mut all = above(request, ranked, &staying);
         match ranked {
             Ranked::Registration { .. } => report.skipped(Stage::MinScore, "there are no scores"),
-            Ranked::Fused { .. } | Ranked::Custom { .. } => report.ran(Stage::MinScore),
+            Ranked::Fused { .. } | Ranked::Custom(_) => report.ran(Stage::MinScore),
         }
         let pool = if parts.is_empty() { 0 } else { POOL };
         let twins = twins(request).map_or(0, Twins::len);

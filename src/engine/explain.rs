@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use self::own_words::own_words;
-use self::reason::reason;
+use self::reason::{fits, reason};
 use self::words::RequestWords;
 use super::candidates::MAX_CONSIDERED;
 use super::parts::Part;
-use super::ranked::Ranked;
+use super::ranked::{Custom, Ranked};
 use super::request::Request;
 use super::rerank::Reranked;
 use crate::access::MAX_LISTED_INELIGIBLE;
@@ -95,6 +95,12 @@ impl<'a> Explainer<'a> {
             }
         });
         picks.collect()
+    }
+
+    /// Says what the retrievers found in a tool; `None` where that is nothing.
+    pub(super) fn found_in(&self, tool: ToolId) -> Option<String> {
+        let found = fits(&self.provenance(tool));
+        (!found.is_empty()).then(|| found.join("; "))
     }
 
     /// Returns the evidence of the best [`MAX_CONSIDERED`] candidates, picked or not, and of every picked one,
@@ -186,7 +192,7 @@ impl<'a> Explainer<'a> {
         };
         match self.ranked {
             Ranked::Registration { .. } => {}
-            Ranked::Custom { scores, .. } => {
+            Ranked::Custom(Custom { scores, .. }) => {
                 provenance.details = scores.get(&tool).and_then(|score| score.details.clone());
             }
             Ranked::Fused { terms, fused, .. } => {

@@ -1,6 +1,6 @@
 //! The ranking: what every tool's value and score rest on, and the stages that make it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::report::Report;
@@ -9,7 +9,7 @@ use super::signals::{Embeddings, signals};
 use crate::access::Eligibility;
 use crate::fuse::{Fused, Fusion, Mode};
 use crate::options::PickError;
-use crate::ranking::{Candidate, ToolId};
+use crate::ranking::{Candidate, ToolId, top_k};
 use crate::retrieve::FoundTerm;
 use crate::scorer::{self, NoScores, Score, Scorer, ScorerError};
 use crate::selection::{Stage, Uncalibrated};
@@ -23,9 +23,19 @@ pub(super) enum Ranked {
     /// The built-in retrievers.
     Fused { mode: Mode, terms: Vec<FoundTerm>, fused: Fused },
     /// A custom scorer.
-    Custom { scorer: String, scores: BTreeMap<ToolId, Score>, errors: Vec<ScorerError> },
+    Custom(Custom),
     /// Nothing but the order of the catalog, because what should have ranked failed.
     Registration { scorer: String },
+}
+
+/// What a custom scorer says of the tools that it was shown.
+pub(super) struct Custom {
+    pub(super) scorer: String,
+    pub(super) scores: BTreeMap<ToolId, Score>,
+    /// Tools whose score is invalid, which are left out.
+    invalid: BTreeMap<ToolId, ScorerError>,
+    /// How many tools it was shown, where a shortlist bounds them.
+    shortlisted: Option<usize>,
 }
 
 impl Ranked {
@@ -34,29 +44,11 @@ impl Ranked {
         Self::Registration { scorer: scorer.to_owned() }
     }
 
-    /// Checks a scorer's answer, one score per eligible tool in order; a tool whose score is invalid is left out.
-    fn custom(scorer: &str, request: &Request<'_>, answer: Vec<Score>) -> Self {
-        let mut scores = BTreeMap::new();
-        let mut errors = Vec::new();
-        for (tool, score) in request.rankable().admitted().zip(answer) {
-            if (0.0..=1.0).contains(&score.score) {
-                scores.insert(tool, score);
-            } else {
-                errors.push(ScorerError::InvalidScore {
-                    scorer: scorer.to_owned(),
-                    tool: request.index.catalog.tool(tool).id.clone(),
-                    score: score.score.to_string(),
-                });
-            }
-        }
-        Self::Custom { scorer: scorer.to_owned(), scores, errors }
-    }
-
     /// Names what ranked.
     pub(super) fn scorer(&self) -> &str {
         match self {
             Self::Fused { mode, .. } => mode.name(),
-            Self::Custom { scorer, .. } | Self::Registration { scorer } => scorer,
+            Self::Custom(Custom { scorer, .. }) | Self::Registration { scorer } => scorer,
         }
     }
 
@@ -64,7 +56,7 @@ impl Ranked {
     pub(super) fn candidates<'a>(&'a self, eligibility: &'a Eligibility) -> Box<dyn Iterator<Item = Candidate> + 'a> {
         match self {
             Self::Fused { fused, .. } => Box::new(fused.candidates(eligibility)),
-            Self::Custom { scores, .. } => {
+            Self::Custom(Custom { scores, .. }) => {
                 Box::new(scores.iter().map(|(&tool, score)| Candidate { tool, score: score.score }))
             }
             Self::Registration { .. } => Box::new(eligibility.admitted().map(|tool| Candidate { tool, score: 0.0 })),
@@ -74,16 +66,24 @@ impl Ranked {
     /// Returns `true` if it ranks the tool; one whose score is invalid is left out.
     pub(super) fn ranks(&self, tool: ToolId) -> bool {
         match self {
-            Self::Custom { scores, .. } => scores.contains_key(&tool),
+            Self::Custom(Custom { invalid, .. }) => !invalid.contains_key(&tool),
             Self::Fused { .. } | Self::Registration { .. } => true,
         }
     }
 
     /// Returns why it leaves out tools whose score is invalid, one error per tool.
-    pub(super) fn errors(&self) -> &[ScorerError] {
+    pub(super) fn errors(&self) -> Vec<&ScorerError> {
         match self {
-            Self::Custom { errors, .. } => errors,
-            Self::Fused { .. } | Self::Registration { .. } => &[],
+            Self::Custom(Custom { invalid, .. }) => invalid.values().collect(),
+            Self::Fused { .. } | Self::Registration { .. } => Vec::new(),
+        }
+    }
+
+    /// Returns how many tools a custom scorer was shown, where a shortlist bounds them.
+    pub(super) fn shortlisted(&self) -> Option<usize> {
+        match self {
+            Self::Custom(Custom { shortlisted, .. }) => *shortlisted,
+            Self::Fused { .. } | Self::Registration { .. } => None,
         }
     }
 
@@ -91,7 +91,7 @@ impl Ranked {
     pub(super) fn candidate(&self, tool: ToolId) -> Candidate {
         let score = match self {
             Self::Fused { fused, .. } => fused.value(tool),
-            Self::Custom { scores, .. } => scores.get(&tool).map_or(0.0, |score| score.score),
+            Self::Custom(Custom { scores, .. }) => scores.get(&tool).map_or(0.0, |score| score.score),
             Self::Registration { .. } => 0.0,
         };
         Candidate { tool, score }
@@ -101,7 +101,7 @@ impl Ranked {
     pub(super) fn score(&self, tool: ToolId) -> f32 {
         match self {
             Self::Fused { fused, .. } => fused.score_of(tool),
-            Self::Custom { .. } | Self::Registration { .. } => self.candidate(tool).score,
+            Self::Custom(_) | Self::Registration { .. } => self.candidate(tool).score,
         }
     }
 
@@ -111,7 +111,7 @@ impl Ranked {
         candidate.score >= least
             && match self {
                 Self::Fused { fused, .. } => fused.own_value(candidate.tool) >= least,
-                Self::Custom { .. } | Self::Registration { .. } => true,
+                Self::Custom(_) | Self::Registration { .. } => true,
             }
     }
 
@@ -119,7 +119,7 @@ impl Ranked {
     pub(super) fn answerable(&self) -> Option<f32> {
         match self {
             Self::Fused { fused, .. } => Some(fused.answerable()),
-            Self::Custom { .. } | Self::Registration { .. } => None,
+            Self::Custom(_) | Self::Registration { .. } => None,
         }
     }
 
@@ -128,7 +128,7 @@ impl Ranked {
         match self {
             Self::Fused { fused, .. } if fused.method != Fusion::Weighted => Some(Uncalibrated::Ranks),
             Self::Fused { .. } if eligibility.admitted_count() < CALIBRATED_TOOLS => Some(Uncalibrated::FewTools),
-            Self::Custom { .. } => Some(Uncalibrated::CustomScorer),
+            Self::Custom(_) => Some(Uncalibrated::CustomScorer),
             Self::Fused { .. } | Self::Registration { .. } => None,
         }
     }
@@ -137,7 +137,7 @@ impl Ranked {
     pub(super) fn value_at(&self, min_score: f32) -> f32 {
         match self {
             Self::Fused { fused, .. } => fused.value_at(min_score),
-            Self::Custom { .. } => min_score,
+            Self::Custom(_) => min_score,
             Self::Registration { .. } => f32::NEG_INFINITY,
         }
     }
@@ -159,25 +159,75 @@ pub(super) fn fuse(
     Ok(Ranked::Fused { mode: request.mode, terms, fused })
 }
 
-/// Asks a custom scorer in place of the built-in ranking; where it gives nothing, registration order stands in.
-pub(super) fn score(request: &Request<'_>, scorer: &Arc<dyn Scorer>, report: &mut Report) -> Ranked {
-    for stage in [Stage::Keyword, Stage::Semantic, Stage::Fuse] {
-        report.skipped(stage, "a custom scorer takes its place");
-    }
-    let tools = request.rankable().admitted().map(|tool| Arc::clone(request.index.catalog.tool(tool))).collect();
-    match scorer::run(scorer, request.query, tools, request.deadline) {
+/// Asks a custom scorer in place of the built-in ranking, or of the best tools of that where there is a shortlist. What
+/// there is without the scorer stands in where it gives nothing: the built-in ranking, else registration order.
+pub(super) fn score(
+    request: &Request<'_>,
+    (scorer, shortlist): (&Arc<dyn Scorer>, Option<usize>),
+    embeddings: &mut Embeddings,
+    report: &mut Report,
+) -> Result<Ranked, PickError> {
+    let first_stage = match shortlist {
+        Some(most) => Some((fuse(request, embeddings, report)?, most)),
+        None => None,
+    };
+    let shown: Vec<ToolId> = match &first_stage {
+        Some((Ranked::Fused { fused, .. }, most)) => {
+            let best = top_k(fused.candidates(request.rankable()), *most);
+            let stay: BTreeSet<ToolId> = request.musts().union(&request.held()).copied().collect();
+            best.iter().map(|best| best.tool).chain(stay).collect::<BTreeSet<_>>().into_iter().collect()
+        }
+        Some(_) => {
+            report.skipped(Stage::Scorer, "there is no ranking to make a shortlist of");
+            return Ok(Ranked::registration(scorer.name()));
+        }
+        None => {
+            for stage in [Stage::Keyword, Stage::Semantic, Stage::Fuse] {
+                report.skipped(stage, "a custom scorer takes its place");
+            }
+            request.rankable().admitted().collect()
+        }
+    };
+    let tools = shown.iter().map(|&tool| Arc::clone(request.index.catalog.tool(tool))).collect();
+    let missed = match scorer::run(scorer, request.query, tools, request.deadline) {
         Ok(scores) => {
             report.ran(Stage::Scorer);
-            Ranked::custom(scorer.name(), request, scores)
+            let shortlisted = first_stage.map(|_| shown.len());
+            return Ok(Ranked::Custom(Custom::new(request, scorer.name(), (shown, scores), shortlisted)));
         }
-        Err(missed) => {
-            let reason = match missed {
-                NoScores::Failed(error) => error.to_string(),
-                NoScores::Expired => "the deadline passed before the scorer answered".to_owned(),
-            };
-            report.failed(Stage::Scorer, format!("{reason}; eligible tools stand in registration order"));
-            Ranked::registration(scorer.name())
+        Err(NoScores::Failed(error)) => error.to_string(),
+        Err(NoScores::Expired) => "the deadline passed before the scorer answered".to_owned(),
+    };
+    let (stands, ranked) = match first_stage {
+        Some((ranked, _)) => ("the built-in ranking stands", ranked),
+        None => ("eligible tools stand in registration order", Ranked::registration(scorer.name())),
+    };
+    report.failed(Stage::Scorer, format!("{missed}; {stands}"));
+    Ok(ranked)
+}
+
+impl Custom {
+    /// Checks a scorer's answer, one score for each tool that it was shown, in order.
+    fn new(
+        request: &Request<'_>,
+        scorer: &str,
+        (shown, answer): (Vec<ToolId>, Vec<Score>),
+        shortlisted: Option<usize>,
+    ) -> Self {
+        let (mut scores, mut invalid) = (BTreeMap::new(), BTreeMap::new());
+        for (tool, score) in shown.into_iter().zip(answer) {
+            if (0.0..=1.0).contains(&score.score) {
+                scores.insert(tool, score);
+            } else {
+                let error = ScorerError::InvalidScore {
+                    scorer: scorer.to_owned(),
+                    tool: request.index.catalog.tool(tool).id.clone(),
+                    score: score.score.to_string(),
+                };
+                invalid.insert(tool, error);
+            }
         }
+        Self { scorer: scorer.to_owned(), scores, invalid, shortlisted }
     }
 }
 
@@ -191,7 +241,7 @@ pub(super) fn raise(prior: &Prior, request: &Request<'_>, ranked: &mut Ranked, r
             report.ran(Stage::Prior);
         }
         Ranked::Fused { .. } => report.skipped(Stage::Prior, "ranks cannot be raised"),
-        Ranked::Custom { .. } => report.skipped(Stage::Prior, "a custom scorer ranks"),
+        Ranked::Custom(_) => report.skipped(Stage::Prior, "a custom scorer ranks"),
         Ranked::Registration { .. } => report.skipped(Stage::Prior, "the ranking failed"),
     }
 }

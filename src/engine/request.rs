@@ -79,6 +79,14 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Asks of these tools alone, each of which may be seen, whatever the request names.
+    pub(super) fn ask_only_of(&mut self, tools: &[ToolId]) {
+        self.eligibility = Eligibility::only(tools, self.index.catalog.len());
+        (self.copies, self.rankable) = (BTreeMap::new(), None);
+        self.mentions.clear();
+        self.in_use = InUse::default();
+    }
+
     /// Returns which tools are ranked: those that are eligible, without copies.
     pub(super) fn rankable(&self) -> &Eligibility {
         self.rankable.as_ref().unwrap_or(&self.eligibility)

@@ -66,21 +66,21 @@ pub(super) fn signals(
     Ok((found, signals.mix()))
 }
 
-/// What a mode's retrievers say of a request, where there is no hurry; else why not.
-pub(super) fn plain_signals(index: &Index, query: &Query, mode: Mode) -> Result<Signals, String> {
+/// What a mode's retrievers say of a request, with its terms that the index has, where there is no hurry; else why not.
+pub(super) fn plain_signals(index: &Index, query: &Query, mode: Mode) -> Result<(Vec<FoundTerm>, Signals), String> {
     if let Some(reason) = index.left_out.as_ref().filter(|_| mode.uses_semantic()) {
         return Err(reason.clone());
     }
-    let mut signals = BothSignals::default();
+    let (mut found, mut signals) = (Vec::new(), BothSignals::default());
     if mode.uses_keyword() {
-        signals.add_keyword(index, query).map_err(|error| error.to_string())?;
+        found = signals.add_keyword(index, query).map_err(|error| error.to_string())?.unwrap_or_default();
     }
     for vectors in models(index, mode) {
         let embedded = Vectors::embed_query(vectors.embedder().as_ref(), query, Deadline::at(None));
         let embedded = embedded.map_err(|error| error.to_string())?;
         signals.add_semantic(vectors, &embedded);
     }
-    Ok(signals.mix())
+    Ok((found, signals.mix()))
 }
 
 /// What is said of the request alone and of the conversation.

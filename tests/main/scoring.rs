@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use picktools::engine::BuiltInScorer;
+use picktools::options::Choice;
 use picktools::scorer::{Score, ScoreFuture, Scorer, ScorerError, per_tool};
 use picktools::selection::{Stage, StageStatus};
 use picktools::{Access, Engine, Mode, PickError, PickOptions, Query, Selection, Tool, pick_tools};
@@ -290,6 +291,40 @@ fn built_in_scorers_compose() {
 }
 
 #[test]
+fn a_built_in_scorer_that_is_composed_gives_the_reasons_of_the_ranking() {
+    /// Halves the scores of another and keeps its reasons.
+    struct Halved(BuiltInScorer);
+
+    impl Scorer for Halved {
+        fn name(&self) -> &str {
+            "halved"
+        }
+
+        fn score<'a>(&'a self, query: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a> {
+            Box::pin(async move {
+                let scores = self.0.score(query, tools).await?;
+                Ok(scores.into_iter().map(|score| Score { score: score.score / 2.0, ..score }).collect())
+            })
+        }
+    }
+
+    for mode in [Mode::Keyword, Mode::Semantic, Mode::Hybrid] {
+        let plain = pick(&WORKPLACE, "book a meeting room", &in_mode(mode));
+        let composed = pick(&engine(Halved(WORKPLACE.scorer(mode))), "book a meeting room", &PickOptions::default());
+        let reasons =
+            |selection: &Selection| -> Vec<String> { selection.picks.iter().map(|pick| pick.reason.clone()).collect() };
+        assert_eq!(reasons(&composed)[0], reasons(&plain)[0], "{mode:?}");
+        assert!(!reasons(&composed)[0].contains("scores it"), "{:?}", reasons(&composed));
+    }
+    let nothing = pick(
+        &engine(Halved(WORKPLACE.scorer(Mode::Keyword))),
+        "xyzzy",
+        &PickOptions { min_score: 0.0, ..PickOptions::default() },
+    );
+    assert_eq!(nothing.picks[0].reason, "Halved scores it 0.00.", "nothing matches");
+}
+
+#[test]
 fn a_built_in_scorer_that_cannot_score_says_so() {
     let semantic = pick(&engine(KEYWORDS.scorer(Mode::Semantic)), "anything", &PickOptions::default());
     check_fallback(&semantic, "the scorer semantic failed: the engine has no embedding model", 3);
@@ -317,6 +352,95 @@ fn a_function_that_scores_one_tool_makes_a_scorer() {
     assert!(lengths.len() == 3 && lengths.is_sorted(), "{lengths:?}");
     assert_eq!(selection.scorer, "by length");
     assert!(pick(&engine, "fail", &options).degraded[0].reason.contains("asked to"));
+}
+
+#[test]
+fn tools_are_scored_side_by_side_within_a_bound_and_in_order() {
+    for (bound, most) in [(None, 8), (Some(3), 3), (Some(0), 1)] {
+        let under_way = Arc::new(Mutex::new((0_usize, 0_usize)));
+        let counted = Arc::clone(&under_way);
+        let scorer = per_tool("counted", move |_, tool: Arc<Tool>| {
+            let counted = Arc::clone(&counted);
+            async move {
+                {
+                    let mut counted = counted.lock().expect("nobody panicked");
+                    counted.0 += 1;
+                    counted.1 = counted.1.max(counted.0);
+                }
+                // Later tools are done sooner.
+                tokio::time::sleep(Duration::from_micros(5_000 / tool.name.len() as u64)).await;
+                counted.lock().expect("nobody panicked").0 -= 1;
+                Ok(Score::new(if tool.id == "home/playMusic" { 1.0 } else { 0.1 }))
+            }
+        });
+        let scorer = match bound {
+            Some(bound) => scorer.max_concurrent(bound),
+            None => scorer,
+        };
+        let selection = pick(&engine(scorer), "anything", &PickOptions::default());
+        assert!(selection.degraded.is_empty(), "{:?}", selection.degraded);
+        assert_eq!((ids(&selection)[0], selection.picks[0].score.to_bits()), ("home/playMusic", 1.0_f32.to_bits()));
+        assert_eq!(under_way.lock().expect("nobody panicked").1, most);
+    }
+}
+
+/// An engine whose scorer is shown a shortlist, and what it was shown.
+fn shortlisted(scorer: impl Scorer + 'static, most: usize) -> Engine {
+    let builder = Engine::builder(crate::support::workplace()).scorer(Arc::new(scorer)).shortlist(most);
+    builder.build().expect("the static model needs nothing")
+}
+
+#[test]
+fn a_scorer_with_a_shortlist_sees_the_best_of_the_built_in_ranking_and_what_stays() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let record = Arc::clone(&seen);
+    let scorer = Scripted(move |_: &Query, tools: &[Arc<Tool>]| {
+        *record.lock().expect("nobody panicked") = tools.iter().map(|tool| tool.id.clone()).collect();
+        // The worst of the shortlist comes first.
+        let place = |tool: &Tool| if tool.id == "home/playMusic" { 0.5 } else { 1.0 / tool.id.len() as f32 };
+        Ok(tools.iter().map(|tool| Score::new(place(tool))).collect())
+    });
+    let engine = shortlisted(scorer, 5);
+    let options = PickOptions { max_candidates: 500, min_score: 0.0, choice: Choice::Best, ..PickOptions::default() };
+    let selection = pick(&engine, "book a meeting room", &options);
+    let shown = || seen.lock().expect("nobody panicked").clone();
+    let best = pick(&WORKPLACE, "book a meeting room", &PickOptions { max_candidates: 5, ..options });
+    let sorted = |mut ids: Vec<String>| {
+        ids.sort();
+        ids
+    };
+    assert_eq!(sorted(shown()), sorted(ids(&best).into_iter().map(str::to_owned).collect()));
+    assert_eq!(sorted(ids(&selection).into_iter().map(str::to_owned).collect()), sorted(shown()));
+    assert_eq!((selection.scorer.as_str(), selection.shortlisted), ("scripted", Some(5)));
+    for stage in [Stage::Keyword, Stage::Semantic, Stage::Fuse, Stage::Scorer] {
+        let report = selection.stages.iter().find(|report| report.stage == stage).expect("every stage reports");
+        assert_eq!(report.status, StageStatus::Ran, "{stage}");
+    }
+    // What is named is scored too, wherever the built-in ranking has it.
+    let selection = pick(&engine, "book a meeting room with `playMusic`", &PickOptions::default());
+    assert!(shown().contains(&"home/playMusic".to_owned()) && shown().len() <= 6, "{:?}", shown());
+    assert_eq!((ids(&selection)[0], selection.picks[0].score.to_bits()), ("home/playMusic", 0.5_f32.to_bits()));
+    // Ineligible tools are in no shortlist.
+    let access = Access { deny_sources: set(&["calendar"]), ..Access::default() };
+    pick(&engine, "book a meeting room", &PickOptions { access, ..PickOptions::default() });
+    assert!(shown().len() == 5 && shown().iter().all(|id| !id.starts_with("calendar/")), "{:?}", shown());
+}
+
+#[test]
+fn where_a_scorer_with_a_shortlist_fails_the_built_in_ranking_stands() {
+    let plain = pick(&WORKPLACE, "book a meeting room", &PickOptions::default());
+    let options = PickOptions { timeout: Some(DEADLINE), ..PickOptions::default() };
+    for (engine, reason) in [
+        (shortlisted(Scripted(|_: &Query, _: &[Arc<Tool>]| Ok(Vec::new())), 5), "gave 0 scores for 5 tools"),
+        (shortlisted(Waits, 5), "the deadline passed before the scorer answered"),
+    ] {
+        let selection = pick(&engine, "book a meeting room", &options);
+        assert_eq!((ids(&selection), &selection.scorer), (ids(&plain), &plain.scorer));
+        let [degraded] = &selection.degraded[..] else { panic!("one stage is degraded: {:?}", selection.degraded) };
+        assert_eq!(degraded.stage, Stage::Scorer);
+        assert!(degraded.reason.contains(reason), "{}", degraded.reason);
+        assert!(degraded.reason.contains("the built-in ranking stands"), "{}", degraded.reason);
+    }
 }
 
 #[test]

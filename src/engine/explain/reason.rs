@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::ranked::Ranked;
+use super::super::ranked::{Custom, Ranked};
 use crate::catalog::Tool;
 use crate::excerpt::one_line;
 use crate::ranking::ToolId;
@@ -32,7 +32,7 @@ pub(super) fn reason(
     let mut clauses = stays(provenance);
     match ranked {
         Ranked::Registration { .. } => clauses.push("the ranking failed, and it comes early in the catalog".to_owned()),
-        Ranked::Custom { scorer, scores, .. } => match scores.get(&id) {
+        Ranked::Custom(Custom { scorer, scores, .. }) => match scores.get(&id) {
             Some(Score { reason: Some(reason), .. }) => clauses.push(reason.clone()),
             Some(score) => clauses.push(format!("{scorer} scores it {:.2}", score.score)),
             None => {}
@@ -104,7 +104,7 @@ fn fits_part(CoverEvidence { part, score, keyword, semantic }: &CoverEvidence) -
 }
 
 /// What the built-in ranking found in the tool.
-fn fits(provenance: &Provenance) -> Vec<String> {
+pub(super) fn fits(provenance: &Provenance) -> Vec<String> {
     let mut clauses = found(provenance.keyword.as_ref(), &provenance.semantic);
     if provenance.in_use.is_none() && is_from_context(provenance) {
         clauses.push("what was said before calls for it".to_owned());
