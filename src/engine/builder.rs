@@ -127,9 +127,9 @@ impl EngineBuilder {
         self
     }
 
-    /// Shows the scorer only the best tools of the built-in ranking, at most so many and at least one, and those that stay
-    /// whatever their score: named, always included or in use. No other tool is picked, but for those that skills and picked
-    /// tools bring along. Where the scorer fails or is late, the built-in ranking stands.
+    /// Shows the scorer only the best tools of the built-in ranking, at most so many and at least one, and those that
+    /// stay whatever their score: named, always included or in use. No other tool is picked, but for those that skills
+    /// and picked tools bring along. Where the scorer fails or is late, the built-in ranking stands.
     #[must_use]
     pub fn shortlist(mut self, tools: usize) -> Self {
         self.shortlist = Some(tools.max(1));

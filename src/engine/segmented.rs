@@ -89,7 +89,8 @@ proptest! {
         prop_assert_eq!(whole.stats(), cut.stats());
         for query in &queries {
             for mode in [Mode::Keyword, Mode::Semantic, Mode::Hybrid] {
-                let signals = |engine: &Engine| plain_signals(&engine.index, query, mode).map(|(_, signals)| bits(&signals));
+                let signals =
+                    |engine: &Engine| plain_signals(&engine.index, query, mode).map(|(_, signals)| bits(&signals));
                 prop_assert_eq!(signals(&whole), signals(&cut));
                 for choice in [Choice::Best, Choice::Set] {
                     let mut options = PickOptions::default();

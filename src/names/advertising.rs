@@ -77,7 +77,7 @@ impl Advertising {
             Self::Canonical => tools.iter().map(|tool| shown(tool, &tool.name, tool.description.clone())).collect(),
             Self::PrimaryAlias => tools
                 .iter()
-                .map(|tool| shown(tool, aliases(tool).next().unwrap_or(&tool.name), tool.description.clone()))
+                .map(|tool| shown(tool, shown_aliases(tool).next().unwrap_or(&tool.name), tool.description.clone()))
                 .collect(),
             Self::Expanded => tools
                 .iter()
@@ -93,7 +93,7 @@ impl Advertising {
                 .into_iter()
                 .flat_map(|tool| {
                     let own = shown(tool, &tool.name, tool.description.clone());
-                    let others = aliases(tool).map(|alias| {
+                    let others = shown_aliases(tool).map(|alias| {
                         let description = format!("Alias for {}. {}", tool.name, tool.description);
                         shown(tool, alias, description.trim_end().to_owned())
                     });
@@ -110,12 +110,12 @@ impl Advertising {
 }
 
 /// The aliases that a model may be shown.
-fn aliases(tool: &Tool) -> impl Iterator<Item = &str> {
+pub(crate) fn shown_aliases(tool: &Tool) -> impl Iterator<Item = &str> {
     tool.aliases.iter().filter(|alias| !alias.deprecated).map(|alias| alias.name.as_str())
 }
 
 fn described(tool: &Tool) -> String {
-    let aliases: Vec<&str> = aliases(tool).collect();
+    let aliases: Vec<&str> = shown_aliases(tool).collect();
     if aliases.is_empty() {
         return tool.description.clone();
     }

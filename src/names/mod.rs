@@ -16,9 +16,11 @@ use std::collections::BTreeSet;
 use foldhash::{HashMap, HashMapExt, HashSet};
 use serde::Serialize;
 
+pub(crate) use advertising::shown_aliases;
 pub use advertising::{Advertised, Advertising};
 pub use error::AdvertisingError;
 pub use prompt::tools_section;
+pub(crate) use prompt::{Listed, section};
 pub(crate) use skills::{Skill, SkillError, SkillFolder, SkillReport, ToolMeaning};
 
 use crate::catalog::spelling::normalise;

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::advertising::shown_aliases;
 use super::skills::Skill;
 use crate::catalog::Tool;
 use crate::excerpt::one_line;
@@ -19,19 +20,37 @@ const MAX_SKILL_CHARS: usize = 1024;
 
 /// Lists tools with their aliases, one a line; empty where there are none.
 ///
-/// Deprecated aliases are left out. Tools that share a name are listed as `source/name`.
+/// Deprecated aliases are left out. Tools that share a name are listed as `source/name`. Where the model is shown
+/// definitions, [`Translation::tools_section`](crate::provider::Translation::tools_section) lists the tools by the names
+/// of those.
 pub fn tools_section<'a>(tools: impl IntoIterator<Item = &'a Arc<Tool>>) -> String {
     let tools: Vec<&Tool> = tools.into_iter().map(Arc::as_ref).collect();
     let mut owners: HashMap<&str, usize> = HashMap::new();
     tools.iter().for_each(|tool| *owners.entry(&tool.name).or_default() += 1);
+    let listed = tools.iter().map(|tool| Listed {
+        name: if owners[tool.name.as_str()] > 1 { tool.qualified_name() } else { tool.name.clone() },
+        aliases: shown_aliases(tool).map(str::to_owned).collect(),
+        description: &tool.description,
+    });
+    section(listed)
+}
+
+/// A tool as a section lists it.
+pub(crate) struct Listed<'a> {
+    pub(crate) name: String,
+    /// By which it may be called too.
+    pub(crate) aliases: Vec<String>,
+    pub(crate) description: &'a str,
+}
+
+/// Lists tools, one a line; empty where there are none.
+pub(crate) fn section<'a>(tools: impl Iterator<Item = Listed<'a>>) -> String {
     let mut any_alias = false;
-    let lines = tools.iter().map(|tool| {
-        let name = if owners[tool.name.as_str()] > 1 { tool.qualified_name() } else { tool.name.clone() };
-        let aliases = tool.aliases.iter().filter(|alias| !alias.deprecated);
-        let aliases: Vec<String> = aliases.map(|alias| one_line(&alias.name, MAX_NAME_CHARS)).collect();
+    let lines = tools.map(|Listed { name, aliases, description }| {
+        let aliases: Vec<String> = aliases.iter().map(|alias| one_line(alias, MAX_NAME_CHARS)).collect();
         any_alias |= !aliases.is_empty();
         let aliases = if aliases.is_empty() { String::new() } else { format!(" (aliases: {})", aliases.join(", ")) };
-        item(&format!("{}{aliases}", one_line(&name, MAX_NAME_CHARS)), &one_line(&tool.description, MAX_TOOL_CHARS))
+        item(&format!("{}{aliases}", one_line(&name, MAX_NAME_CHARS)), &one_line(description, MAX_TOOL_CHARS))
     });
     let lines: String = lines.collect();
     let aliases = if any_alias { "\nA tool may be called by its name or by any of its aliases.\n" } else { "" };

@@ -1,6 +1,6 @@
 //! Tools to definitions: what goes into an API request, what a called name means, and what was changed on the way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use super::format::{Definition, Rules, SearchTool, Strictness};
 use super::{Provider, naming, view};
 use crate::catalog::Tool;
 use crate::excerpt::cut;
-use crate::names::{Advertised, Advertising};
+use crate::names::{Advertised, Advertising, Listed, section, shown_aliases};
 use crate::provider::TranslateError;
 
 /// How tools are translated.
@@ -39,6 +39,9 @@ pub struct Translation {
     pub names: BTreeMap<String, String>,
     /// What was dropped or changed on the way, in the order of the tools.
     pub changes: Vec<Change>,
+    /// The names in the order of the definitions.
+    #[serde(skip)]
+    order: Vec<String>,
 }
 
 /// What of a tool, or of the whole API request, is not as it was.
@@ -118,6 +121,31 @@ pub enum ChangeCode {
 }
 
 impl Translation {
+    /// Lists the tools that were translated for a prompt, one a line, by the names of their definitions; empty where
+    /// there are none.
+    ///
+    /// A tool's further definitions are listed as aliases, and so are its own name and its aliases where the provider
+    /// takes such names and they mean no other of the tools. By all of them a [`Hydrator`](crate::Hydrator) for this
+    /// translation finds the tool.
+    pub fn tools_section(&self, tools: &[Arc<Tool>]) -> String {
+        let rule = self.provider.format().rules().tool_names;
+        let mut owners: HashMap<&str, usize> = HashMap::new();
+        tools.iter().for_each(|tool| *owners.entry(&tool.name).or_default() += 1);
+        let mut shown: HashMap<&str, Vec<&str>> = HashMap::new();
+        for name in &self.order {
+            shown.entry(&self.names[name]).or_default().push(name);
+        }
+        let listed = tools.iter().filter_map(|tool| {
+            let (name, further) = shown.get(tool.id.as_str())?.split_first()?;
+            let own = Some(tool.name.as_str()).filter(|name| owners[name] == 1);
+            let is_free = |name: &&str| rule.allows(name) && !self.names.contains_key(*name);
+            let others = own.into_iter().chain(shown_aliases(tool)).filter(is_free);
+            let aliases = further.iter().copied().chain(others).map(str::to_owned).collect();
+            Some(Listed { name: (*name).to_owned(), aliases, description: &tool.description })
+        });
+        section(listed)
+    }
+
     /// Returns the tokens of the definitions, written as compact JSON.
     #[cfg(feature = "tokens")]
     pub fn tokens(&self, tokenizer: super::Tokenizer) -> usize {
@@ -170,12 +198,13 @@ pub fn translate(
         definitions.insert(0, search.definition());
     }
     let tools = format.tools(definitions);
+    let order = names.clone();
     let names = names.into_iter().zip(&advertised).map(|(name, shown)| (name, shown.tool.id.clone())).collect();
     // By tool, and within one in the order in which things were found.
-    let order: std::collections::HashMap<&str, usize> =
+    let places: HashMap<&str, usize> =
         advertised.iter().enumerate().rev().map(|(index, shown)| (shown.tool.id.as_str(), index)).collect();
-    changes.sort_by_key(|change| change.tool.as_deref().map_or(usize::MAX, |tool| order[tool]));
-    Ok(Translation { provider, tools, names, changes })
+    changes.sort_by_key(|change| change.tool.as_deref().map_or(usize::MAX, |tool| places[tool]));
+    Ok(Translation { provider, tools, names, changes, order })
 }
 
 /// Makes the content of a search's result that has Anthropic load deferred tools: for a search of one's own, in place of

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -17,7 +18,7 @@ use super::translate::{ViewArgs, definitions};
 use super::{heading, output};
 use picktools::access::IneligibleReason;
 use picktools::excerpt::{self, MAX_LISTED, marked};
-use picktools::names::tools_section;
+use picktools::names::{NameTable, tools_section};
 use picktools::options::{Fusion, TokenBudget};
 use picktools::provider::{TranslateOptions, Translation};
 use picktools::selection::{
@@ -25,7 +26,7 @@ use picktools::selection::{
     RerankEvidence, RerankReport, SkillPick, TermEvidence, TokenReport, WordEvidence,
 };
 use picktools::skills::{Skill, SkillFolder, skills_section};
-use picktools::{Pick, PickOptions, Provider, Query, Selection};
+use picktools::{Access, Catalog, Pick, PickOptions, Provider, Query, Selection, Tool, translate};
 
 /// What a pick has at least, whatever came before it took: words and the static model need a few milliseconds.
 const LEAST_TIME: Duration = Duration::from_millis(50);
@@ -55,8 +56,7 @@ pub(super) struct PickCommand {
     picks: PicksArgs,
     /// Print the picks as definitions in a provider's format, ready for a request, in place of the list; with --json both
     /// (openai, openai-responses, anthropic, gemini, ollama, mcp).
-    #[arg(long, value_name = "PROVIDER", conflicts_with_all = ["prompt_section", "explain"],
-        help_heading = heading::DEFINITIONS)]
+    #[arg(long, value_name = "PROVIDER", conflicts_with = "explain", help_heading = heading::DEFINITIONS)]
     provider: Option<Provider>,
     #[command(flatten)]
     view: ViewArgs,
@@ -69,12 +69,24 @@ pub(super) struct PickCommand {
     /// Show how long each stage took, on standard error.
     #[arg(long, help_heading = heading::OUTPUT)]
     timings: bool,
-    /// Print the tools and skills as a section of a prompt, in place of the list.
-    #[arg(long, conflicts_with_all = ["json", "explain"], help_heading = heading::OUTPUT)]
-    prompt_section: bool,
+    /// Print tools and skills as a section of a prompt, in place of the list: the picked tools, or all that the caller
+    /// may use. With --provider or --names they have the names of their definitions (in the format of --provider, else
+    /// of openai).
+    #[arg(long, value_name = "TOOLS", value_enum, num_args = 0..=1, require_equals = true,
+        default_missing_value = "picks", conflicts_with_all = ["json", "explain"], help_heading = heading::OUTPUT)]
+    prompt_section: Option<Listed>,
     /// Print JSON.
     #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
+}
+
+/// Which tools a section of a prompt lists.
+#[derive(Clone, Copy, ValueEnum)]
+enum Listed {
+    /// The picked tools.
+    Picks,
+    /// All that the caller may use.
+    All,
 }
 
 /// How many tools are picked, and which.
@@ -138,7 +150,9 @@ impl PickCommand {
             tell_blocked: self.tell_blocked.into(),
             ..PickOptions::default()
         };
-        let asked = self.provider.is_some() || self.picks.token_budget.is_some();
+        let named = self.provider.is_some() || self.view.chooses_names();
+        let asked =
+            self.provider.is_some() || self.picks.token_budget.is_some() || (self.prompt_section.is_some() && named);
         let view = if asked { self.view.options()? } else { TranslateOptions::default() };
         if let Some(tokens) = self.picks.token_budget {
             let provider = self.provider.unwrap_or(Provider::OpenAiChat);
@@ -158,14 +172,22 @@ impl PickCommand {
                 output::note(format!("{stage:<12} {:>10.1} µs", time.as_secs_f64() * 1e6));
             }
         }
+        if let Some(listed) = self.prompt_section {
+            let tools = match listed {
+                Listed::Picks => selection.picks.iter().map(Pick::shown).collect(),
+                Listed::All => available(engine.catalog(), &options.access)?,
+            };
+            let section = match self.provider.or(named.then_some(Provider::OpenAiChat)) {
+                Some(provider) => translate(&tools, provider, &view)?.tools_section(&tools),
+                None => tools_section(&tools),
+            };
+            return output::verbatim(format!("{section}\n{}", skills_of(&selection)).trim_end());
+        }
         let definitions = self.provider.map(|provider| definitions(&selection, provider, &view)).transpose()?;
         match (self.json, definitions) {
             (true, definitions) => return output::json(&Answer { selection, definitions }),
             (false, Some(definitions)) => return output::json(&definitions.tools),
             (false, None) => {}
-        }
-        if self.prompt_section {
-            return output::verbatim(prompt_section(&selection).trim_end());
         }
         output::answer(render(&selection, self.picks.max_candidates, self.explain)?.trim_end())
     }
@@ -192,9 +214,15 @@ fn read_skills(folder: &Path) -> anyhow::Result<Vec<Skill>> {
     Ok(found.skills)
 }
 
-/// Writes the picks for a model, and the picked skills whose tools the caller may have; warns of the other skills.
-fn prompt_section(selection: &Selection) -> String {
-    let tools = tools_section(selection.picks.iter().map(|pick| &pick.tool));
+/// The tools that the caller may use, in the order of the catalog.
+fn available(catalog: &Catalog, access: &Access) -> anyhow::Result<Vec<Arc<Tool>>> {
+    let eligibility = access.decide(catalog, &NameTable::new(catalog))?;
+    let may_use = |tool: &&Arc<Tool>| catalog.find(&tool.id).is_some_and(|id| eligibility.admits(id));
+    Ok(catalog.tools().iter().filter(may_use).cloned().collect())
+}
+
+/// Writes the picked skills whose tools the caller may have, for a model; warns of the others.
+fn skills_of(selection: &Selection) -> String {
     let (eligible, others): (Vec<&SkillPick>, Vec<&SkillPick>) =
         selection.skills.iter().flatten().partition(|pick| pick.is_eligible());
     for SkillPick { skill, ineligible, .. } in others {
@@ -202,8 +230,7 @@ fn prompt_section(selection: &Selection) -> String {
             ineligible.iter().map(|tool| format!("{} is {}", tool.tool_id, reasons(&tool.reasons))).collect();
         output::warn(format!("the skill {} is not in the section: {}", skill.name, tools.join("; ")));
     }
-    let skills = skills_section(eligible.into_iter().map(|pick| &*pick.skill));
-    format!("{tools}\n{skills}")
+    skills_section(eligible.into_iter().map(|pick| &*pick.skill))
 }
 
 /// Writes a selection for people, with at least as many picks as were asked for.

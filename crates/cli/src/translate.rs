@@ -67,6 +67,11 @@ enum Strategy {
 }
 
 impl ViewArgs {
+    /// Returns `true` if other names are asked for than the tools' own.
+    pub(super) fn chooses_names(&self) -> bool {
+        self.names != Strategy::Canonical
+    }
+
     /// Reads the map of names where one is needed.
     pub(super) fn options(&self) -> anyhow::Result<TranslateOptions> {
         let advertising = self.advertising()?;

@@ -46,6 +46,41 @@ fn prompt_sections_stand_in_place_of_the_list() {
 }
 
 #[test]
+fn the_section_has_the_names_of_the_definitions_that_are_sent() {
+    for names in ["canonical", "primary-alias", "expanded", "described"] {
+        for provider in ["openai", "openai-responses", "anthropic", "gemini", "ollama", "mcp"] {
+            let pick = arguments(&["run a command", "-k", "2", "--provider", provider, "--names", names]);
+            let sent = json(&[&pick[..], &["--json"]].concat());
+            let sent = sent["definitions"]["names"].as_object().expect("there are names");
+            let section = answer(&[&pick[..], &["--prompt-section"]].concat());
+            let names_told = section.lines().filter_map(|line| line.strip_prefix("- ")?.split([' ', ':']).next());
+            let told: Vec<&str> = names_told.take_while(|name| *name != "deploy-staging").collect();
+            assert!(
+                !told.is_empty() && told.iter().all(|name| sent.contains_key(*name)),
+                "{provider} {names}: {section}"
+            );
+            assert!(sent.keys().all(|name| section.contains(name.as_str())), "{provider} {names}: {section}");
+        }
+    }
+    let section = answer(&arguments(&["run a command", "-k", "1", "--names", "primary-alias", "--prompt-section"]));
+    assert!(section.contains("- bash (aliases: terminalRun, shell, run, exec): Run a command\n"), "{section}");
+}
+
+#[test]
+fn the_section_can_list_all_tools_that_the_caller_may_use() {
+    let all = answer(&arguments(&["run a command", "-k", "1", "--prompt-section=all", "--exclude", "write_file"]));
+    let names: Vec<&str> = all.lines().filter_map(|line| line.strip_prefix("- ")?.split(' ').next()).collect();
+    assert_eq!(names[..3], ["terminalRun", "terminalCd", "terminalReadFile"], "{all}");
+    assert!(!all.contains("terminalWriteFile"), "{all}");
+    let picks = answer(&arguments(&["run a command", "-k", "1", "--prompt-section"]));
+    assert!(picks.contains("- terminalRun") && !picks.contains("- terminalCd"), "{picks}");
+    let unsafe_too = ["pick", "x", "--catalog", WORKPLACE, "--prompt-section=all"];
+    let count =
+        |more: &[&str]| answer(&[&unsafe_too[..], more].concat()).lines().filter(|line| line.starts_with("- ")).count();
+    assert!(count(&["--allow-unsafe"]) > count(&[]), "what is unsafe is not available");
+}
+
+#[test]
 fn a_skill_whose_tools_the_caller_may_not_have_is_not_in_the_section() {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, description, tools) in [
