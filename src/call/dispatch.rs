@@ -8,7 +8,7 @@ use super::{CallError, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, Repairer};
 use crate::access::{Access, AccessError};
 use crate::catalog::{Catalog, CatalogError, Tool};
 use crate::client::{ClientError, ToolClient};
-use crate::provider::{Provider, ResponseError, TranslateError, TranslateOptions, Translation, translate};
+use crate::provider::{CallResult, Provider, ResponseError, TranslateError, TranslateOptions, Translation, translate};
 
 /// How tools are shown, and their calls read.
 #[derive(Clone)]
@@ -36,6 +36,8 @@ impl Default for ToolCallOptions {
 pub struct ToolCalls {
     /// Its calls in order, each ready to be run, waiting for a person, or refused with what would have been right.
     pub calls: Vec<Result<Hydrated, CallError>>,
+    /// What the model is to be told of the refused ones, in their order, for [`Provider::results`].
+    pub refused: Vec<CallResult>,
     /// The whole answer, with what it says besides.
     pub response: Value,
     /// How the tools were shown.
@@ -129,12 +131,14 @@ pub async fn tool_call(
     }
     let response = client.send(body).await.map_err(|source| ToolCallError::Client { provider, source })?;
     let hydrator = hydrator.translated(&translation).max_argument_bytes(options.max_argument_bytes);
-    let mut calls = Vec::new();
+    let (mut calls, mut refused) = (Vec::new(), Vec::new());
     for call in provider.calls(&response)? {
-        calls.push(match &options.repairer {
+        let hydrated = match &options.repairer {
             Some(repairer) => hydrator.hydrate_with(&call, repairer.as_ref()).await,
             None => hydrator.hydrate(&call),
-        });
+        };
+        refused.extend(hydrated.as_ref().err().map(|error| hydrator.error_result(&call, error)));
+        calls.push(hydrated);
     }
-    Ok(ToolCalls { calls, response, translation })
+    Ok(ToolCalls { calls, refused, response, translation })
 }

@@ -14,6 +14,7 @@ mod approval;
 mod arguments;
 mod dispatch;
 mod error;
+mod results;
 
 use std::collections::HashMap;
 use std::fmt;

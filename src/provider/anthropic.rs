@@ -1,9 +1,9 @@
 //! Anthropic Messages.
 //!
-//! Sources: `platform.claude.com`: "Define tools", "Strict tool use", "Structured outputs", "Tool search tool", "Handling
-//! stop reasons".
+//! Sources: `platform.claude.com`: "Define tools", "Handle tool calls", "Parallel tool use", "Strict tool use",
+//! "Structured outputs", "Tool search tool", "Handling stop reasons".
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::answer::{Finish, Reading};
 use super::calls::{Arguments, ToolCall};
@@ -11,12 +11,13 @@ use super::calls::{Arguments, ToolCall};
 use super::format::Endpoint;
 use super::format::{Definition, Format, Rules, SearchTool, Strictness};
 use super::naming::NameRule;
+use super::results::CallResult;
 use super::stream::CallStream;
 use super::transcript::{Messages, listed};
 use super::translate::ToolChanges;
 use super::view::Dialect;
 use super::wire::At;
-use crate::provider::ResponseError;
+use crate::provider::{ResponseError, ResultError};
 use crate::schema::within;
 
 pub(super) struct Anthropic;
@@ -118,6 +119,24 @@ impl Format for Anthropic {
             _ => {}
         }
         Ok(())
+    }
+
+    /// "Parallel tool use": all results of an answer stand in one message.
+    fn results(&self, results: &[CallResult]) -> Result<Vec<Value>, ResultError> {
+        let block = |result: &CallResult| {
+            let id = result.need_id(self.rules().name)?;
+            let block = |content: &str| json!({"type": "tool_result", "tool_use_id": id, "content": content});
+            Ok(match result.text() {
+                Ok(text) => block(&text),
+                Err(message) => {
+                    let mut failed = block(message);
+                    failed["is_error"] = true.into();
+                    failed
+                }
+            })
+        };
+        let blocks = results.iter().map(block).collect::<Result<Vec<Value>, ResultError>>()?;
+        Ok(vec![json!({"role": "user", "content": blocks})])
     }
 
     fn messages(&self) -> Option<&'static Messages> {

@@ -1,5 +1,6 @@
 //! What can go wrong between tools and their definitions, and between an answer and its calls.
 
+use crate::excerpt::{MAX_NAME_CHARS, marked};
 use crate::names::AdvertisingError;
 
 /// An error from translating tools for a provider.
@@ -20,6 +21,23 @@ pub enum TranslateError {
     NoToolReferences {
         /// The provider's name.
         provider: &'static str,
+    },
+}
+
+/// An error from writing the results of a model's calls.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResultError {
+    /// A call has no id.
+    #[error(
+        "{provider} takes the result of a call by its id, and the call of {} has none; keep the `id` of each call",
+        marked(name, MAX_NAME_CHARS)
+    )]
+    NoId {
+        /// The provider's name.
+        provider: &'static str,
+        /// The name that was called.
+        name: String,
     },
 }
 

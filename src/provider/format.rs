@@ -4,13 +4,14 @@ use serde_json::{Map, Value, json};
 
 use super::answer::Reading;
 use super::naming::NameRule;
+use super::results::CallResult;
 use super::stream::CallStream;
 use super::transcript::{Item, Messages};
 use super::translate::ToolChanges;
 use super::view::Dialect;
 use super::wire::At;
 use crate::catalog::Tool;
-use crate::provider::ResponseError;
+use crate::provider::{ResponseError, ResultError};
 
 /// A provider's format of tools, calls and messages.
 pub(super) trait Format: Sync {
@@ -40,6 +41,9 @@ pub(super) trait Format: Sync {
 
     /// Takes an event of a streamed answer.
     fn push(&self, event: &At<'_>, stream: &mut CallStream) -> Result<(), ResponseError>;
+
+    /// Writes results of calls, of which there is at least one.
+    fn results(&self, results: &[CallResult]) -> Result<Vec<Value>, ResultError>;
 
     /// Returns how the messages of an API request are written; `None` where the format has no messages.
     fn messages(&self) -> Option<&'static Messages> {

@@ -10,12 +10,13 @@ use super::calls::ToolCall;
 use super::format::Endpoint;
 use super::format::{Definition, Format, Rules};
 use super::naming::NameRule;
+use super::results::CallResult;
 use super::stream::CallStream;
 use super::transcript::{Item, Messages, listed};
 use super::translate::ToolChanges;
 use super::view::Dialect;
 use super::wire::At;
-use crate::provider::ResponseError;
+use crate::provider::{ResponseError, ResultError};
 
 pub(super) struct Gemini;
 
@@ -84,6 +85,23 @@ impl Format for Gemini {
             }
         }
         Ok(())
+    }
+
+    /// `FunctionResponse.response` ("Use "output" key to specify function output and "error" key to specify error
+    /// details").
+    fn results(&self, results: &[CallResult]) -> Result<Vec<Value>, ResultError> {
+        let part = |result: &CallResult| {
+            let response = match (&result.outcome, result.text()) {
+                (Ok(value), _) => json!({"output": value}),
+                (Err(_), text) => json!({"error": text.unwrap_or_else(str::to_owned)}),
+            };
+            let mut of = Map::from_iter([("name".to_owned(), json!(result.name))]);
+            of.insert("response".to_owned(), response);
+            of.extend(result.id.as_ref().map(|id| ("id".to_owned(), json!(id))));
+            json!({"functionResponse": of})
+        };
+        let parts: Vec<Value> = results.iter().map(part).collect();
+        Ok(vec![json!({"role": "user", "parts": parts})])
     }
 
     fn messages(&self) -> Option<&'static Messages> {

@@ -8,11 +8,12 @@ use super::answer::Reading;
 use super::calls::ToolCall;
 use super::format::{Definition, Format, Rules};
 use super::naming::NameRule;
+use super::results::CallResult;
 use super::stream::CallStream;
 use super::translate::{ChangeCode, ToolChanges};
 use super::view::Dialect;
 use super::wire::At;
-use crate::provider::ResponseError;
+use crate::provider::{ResponseError, ResultError};
 
 pub(super) struct Mcp;
 
@@ -57,6 +58,21 @@ impl Format for Mcp {
             return Err(method.not("\"tools/call\""));
         }
         reading.calls.add(call(answer)?)
+    }
+
+    /// `CallToolResult`. Structured content is an object; "for backwards compatibility" it stands in the text as well.
+    fn results(&self, results: &[CallResult]) -> Result<Vec<Value>, ResultError> {
+        let result = |result: &CallResult| {
+            let text = result.text();
+            let is_error = text.is_err();
+            let text = text.unwrap_or_else(str::to_owned);
+            let mut whole = json!({"content": [{"type": "text", "text": text}], "isError": is_error});
+            if let Ok(structured @ Value::Object(_)) = &result.outcome {
+                whole["structuredContent"] = structured.clone();
+            }
+            whole
+        };
+        Ok(results.iter().map(result).collect())
     }
 
     fn push(&self, event: &At<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {

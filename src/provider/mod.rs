@@ -5,10 +5,11 @@
 //! [`Translation::changes`]; a call is validated against the canonical schema, so that a looser view loses nothing but
 //! the model's guidance. [`Provider::restore_arguments`] undoes on the call side what a view renamed or wrapped.
 //! [`Provider::answer`] and [`CallStream`] read what a model answers, and
-//! [`Query::from_transcript`](crate::query::Query::from_transcript) what was said before.
+//! [`Query::from_transcript`](crate::query::Query::from_transcript) what was said before; [`Provider::results`] writes
+//! what a model is told of its calls.
 //!
 //! What is particular to a provider stands in its own file, each fact with its source: its rules, its definitions, its
-//! answers, streams and messages, and its endpoint. `format` says what such a file tells; `docs/providers.md` is the
+//! answers, streams, results and messages, and its endpoint. `format` says what such a file tells; `docs/providers.md` is the
 //! overview. Another provider is a file and a line below.
 
 mod anthropic;
@@ -25,6 +26,7 @@ mod ollama;
 mod openai_chat;
 mod openai_responses;
 mod restore;
+mod results;
 mod stream;
 mod tokens;
 mod transcript;
@@ -38,11 +40,12 @@ use std::str::FromStr;
 pub use answer::{Answer, Finish};
 pub use calls::{Arguments, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, ToolCall};
 pub use detail::Detail;
-pub use error::{ResponseError, TranslateError, UnknownProvider};
+pub use error::{ResponseError, ResultError, TranslateError, UnknownProvider};
 pub use events::{EventReader, MAX_EVENT_BYTES};
 #[cfg(feature = "llm")]
 pub(crate) use format::Endpoint;
 use format::{Format, Strictness};
+pub use results::CallResult;
 pub use stream::CallStream;
 #[cfg(feature = "tokens")]
 pub use tokens::Tokenizer;

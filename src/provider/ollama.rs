@@ -9,12 +9,13 @@ use super::answer::{Finish, Reading};
 use super::format::{BEARER, Endpoint};
 use super::format::{Definition, Format, Rules};
 use super::openai_chat;
+use super::results::CallResult;
 use super::stream::CallStream;
 use super::transcript::Messages;
 use super::translate::ToolChanges;
 use super::view::Dialect;
 use super::wire::At;
-use crate::provider::ResponseError;
+use crate::provider::{ResponseError, ResultError};
 
 pub(super) struct Ollama;
 
@@ -50,6 +51,17 @@ impl Format for Ollama {
             stream.add(openai_chat::function_call(&call)?)?;
         }
         Ok(())
+    }
+
+    fn results(&self, results: &[CallResult]) -> Result<Vec<Value>, ResultError> {
+        let message = |result: &CallResult| {
+            let mut message = json!({"role": "tool", "tool_name": result.name, "content": result.plain_text()});
+            if let Some(id) = &result.id {
+                message["tool_call_id"] = json!(id);
+            }
+            message
+        };
+        Ok(results.iter().map(message).collect())
     }
 
     fn messages(&self) -> Option<&'static Messages> {

@@ -9,12 +9,13 @@ use super::calls::ToolCall;
 #[cfg(feature = "llm")]
 use super::format::{BEARER, Endpoint};
 use super::format::{Definition, Format, Rules, Strictness};
+use super::results::CallResult;
 use super::stream::CallStream;
 use super::transcript::{Messages, listed};
 use super::translate::ToolChanges;
 use super::view::Dialect;
 use super::wire::At;
-use crate::provider::ResponseError;
+use crate::provider::{ResponseError, ResultError};
 
 pub(super) struct OpenAiChat;
 
@@ -78,6 +79,14 @@ impl Format for OpenAiChat {
             }
         }
         Ok(())
+    }
+
+    fn results(&self, results: &[CallResult]) -> Result<Vec<Value>, ResultError> {
+        let message = |result: &CallResult| {
+            let id = result.need_id(self.rules().name)?;
+            Ok(json!({"role": "tool", "tool_call_id": id, "content": result.plain_text()}))
+        };
+        results.iter().map(message).collect()
     }
 
     fn messages(&self) -> Option<&'static Messages> {

@@ -10,11 +10,12 @@ use super::calls::{Arguments, ToolCall};
 use super::format::{BEARER, Endpoint};
 use super::format::{Definition, Format, Rules, SearchTool, Strictness};
 use super::openai_chat;
+use super::results::CallResult;
 use super::stream::CallStream;
 use super::transcript::{Item, Messages};
 use super::translate::ToolChanges;
 use super::wire::At;
-use crate::provider::ResponseError;
+use crate::provider::{ResponseError, ResultError};
 
 pub(super) struct OpenAiResponses;
 
@@ -91,6 +92,14 @@ impl Format for OpenAiResponses {
             _ => {}
         }
         Ok(())
+    }
+
+    fn results(&self, results: &[CallResult]) -> Result<Vec<Value>, ResultError> {
+        let item = |result: &CallResult| {
+            let id = result.need_id(self.rules().name)?;
+            Ok(json!({"type": "function_call_output", "call_id": id, "output": result.plain_text()}))
+        };
+        results.iter().map(item).collect()
     }
 
     fn messages(&self) -> Option<&'static Messages> {

@@ -52,6 +52,8 @@ mod minilm;
 mod cross_encoder;
 // Calls of models: from text to a call that may be run, or an error that says what would have been right.
 mod calling;
+// What a model is told of its calls, in each provider's form.
+mod results;
 // The examples of the documents that the product comes from.
 mod documented;
 // Asking models over HTTP, in each provider's format, and hydrating what they call.

@@ -16,7 +16,7 @@ use super::translate::ViewArgs;
 use super::{heading, output};
 use picktools::call::{CallError, Hydrated, MAX_ARGUMENT_BYTES, ValidCall};
 use picktools::names::ResolvedVia;
-use picktools::provider::{Arguments, CallStream, EventReader, ToolCall};
+use picktools::provider::{Arguments, CallResult, CallStream, EventReader, ToolCall};
 use picktools::{Hydrator, Provider, Tool, translate};
 
 #[derive(Args)]
@@ -39,6 +39,10 @@ pub(super) struct ValidateCommand {
     #[arg(long, value_name = "BYTES", default_value_t = MAX_ARGUMENT_BYTES, value_parser = whole::<usize>,
         allow_negative_numbers = true, help_heading = heading::CALLS)]
     max_argument_bytes: usize,
+    /// Print what the model is to be told of refused calls, in place of the list: the messages or items for the next
+    /// request to --provider; with --json both.
+    #[arg(long, requires = "provider", help_heading = heading::OUTPUT)]
+    results: bool,
     /// Print JSON.
     #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
@@ -52,6 +56,9 @@ struct Report {
     needs_approval: usize,
     refused: usize,
     calls: Vec<Outcome>,
+    /// What the model is to be told of the refused ones, as its provider takes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    results: Option<Vec<Value>>,
 }
 
 /// What became of one call.
@@ -65,6 +72,8 @@ enum Outcome {
         name: String,
         error: CallError,
         message: String,
+        #[serde(skip)]
+        result: CallResult,
     },
     /// What is no call.
     Unreadable {
@@ -94,6 +103,14 @@ impl ValidateCommand {
                 Err(Unreadable { place, message }) => Outcome::Unreadable { status: "refused", place, message },
             })
             .collect();
+        let results = self.provider.filter(|_| self.results).map(|provider| {
+            let refused = calls.iter().filter_map(|outcome| match outcome {
+                Outcome::Refused { result, .. } => Some(result.clone()),
+                Outcome::Hydrated(_) | Outcome::Unreadable { .. } => None,
+            });
+            provider.results(&refused.collect::<Vec<_>>())
+        });
+        let results = results.transpose()?;
         let count = |is: fn(&Outcome) -> bool| calls.iter().filter(|outcome| is(outcome)).count();
         let report = Report {
             version: 1,
@@ -101,9 +118,12 @@ impl ValidateCommand {
             needs_approval: count(|outcome| matches!(outcome, Outcome::Hydrated(Hydrated::NeedsApproval(_)))),
             refused: count(|outcome| matches!(outcome, Outcome::Refused { .. } | Outcome::Unreadable { .. })),
             calls,
+            results,
         };
         if self.json {
             output::json(&report)?;
+        } else if let Some(results) = &report.results {
+            output::json(results)?;
         } else {
             for (index, outcome) in report.calls.iter().enumerate() {
                 output::answer(output::line(format!("{:>2}. {}", index + 1, describe(outcome))))?;
@@ -118,7 +138,9 @@ fn outcome(hydrator: &Hydrator, call: ToolCall) -> Outcome {
     match hydrator.hydrate(&call) {
         Ok(hydrated) => Outcome::Hydrated(hydrated),
         Err(error) => {
-            Outcome::Refused { status: "refused", id: call.id, name: call.name, message: error.to_string(), error }
+            let result = hydrator.error_result(&call, &error);
+            let message = error.to_string();
+            Outcome::Refused { status: "refused", id: call.id, name: call.name, error, message, result }
         }
     }
 }

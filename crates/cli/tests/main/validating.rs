@@ -208,3 +208,34 @@ fn a_call_is_refused_for_the_reasons_that_a_pick_gives() {
     let (_, text) = validate(WORKPLACE, &call, &["--role", "maintainer", "--deny-source", "forge"]);
     assert!(text.contains("from a source that is not allowed: forge"), "{text}");
 }
+
+#[test]
+fn refused_calls_are_answered_as_the_provider_takes_it() {
+    let calls = [
+        json!({"id": "1", "name": "bash", "arguments": {"command": "ls"}}),
+        json!({"id": "2", "name": "read_file", "arguments": {}}),
+        json!({"id": "3", "name": "rm", "arguments": {}}),
+    ];
+    let lines = calls.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    let names = ["--names", "primary-alias"];
+    let (code, text) = validate(TERMINAL, &lines, &[&["--provider", "anthropic", "--results"], &names[..]].concat());
+    let messages: Value = serde_json::from_str(&text).expect("it is JSON");
+    let blocks = &messages[0]["content"];
+    assert_eq!((code, blocks.as_array().map(Vec::len)), (Some(1), Some(2)), "{messages}");
+    assert_eq!((&blocks[0]["tool_use_id"], &blocks[1]["is_error"]), (&json!("2"), &json!(true)));
+    let told = blocks[0]["content"].as_str().expect("it is text");
+    assert!(told.starts_with("the arguments of read_file do not fit") && told.contains("for example {"), "{told}");
+    let report = report(TERMINAL, &lines, &["--provider", "openai", "--results"]);
+    assert_eq!((&report["results"][1]["tool_call_id"], &report["refused"]), (&json!("3"), &json!(2)));
+    let (code, text) = validate(TERMINAL, &calls[0].to_string(), &["--provider", "openai", "--results"]);
+    assert_eq!((code, text.trim()), (Some(0), "[]"), "nothing is to be told");
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("calls.json");
+    fs::write(&file, r#"{"name": "rm", "arguments": {}}"#).expect("it is written");
+    let validate = ["validate", "--catalog", TERMINAL, "--calls", file.to_str().expect("the path is UTF-8")];
+    let message = refusal(&[&validate[..], &["--results", "--provider", "openai"]].concat());
+    assert!(message.contains("the call of rm has none; keep the `id` of each call"), "{message}");
+    let message = refusal(&[&validate[..], &["--results"]].concat());
+    assert!(message.contains("--provider"), "{message}");
+}
