@@ -220,10 +220,10 @@ impl Fields<'_> {
     /// Finds a member by its snake-case name or the camel-case form of it; `null` counts as absent. Policy and the
     /// source may stand beside the definition.
     fn get(&self, key: &str) -> Option<(String, Value)> {
-        let camel = camel_case(key);
+        let camel = key.contains('_').then(|| camel_case(key));
         let objects = if key == "source" || is_policy(key) { &self.objects[..] } else { &self.objects[..1] };
         objects.iter().find_map(|(at, object)| {
-            [key, camel.as_str()].into_iter().find_map(|key| {
+            [Some(key), camel.as_deref()].into_iter().flatten().find_map(|key| {
                 object.get(key).filter(|value| !value.is_null()).map(|value| (format!("{at}/{key}"), value.clone()))
             })
         })

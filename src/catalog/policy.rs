@@ -175,7 +175,9 @@ fn meant(holder: Holder, key: &str) -> Option<&'static Member> {
 
 /// Returns `true` if a key is the field's name, or the camel-case form of it.
 pub(super) fn is_field(key: &str, field: &str) -> bool {
-    key == field || (field.contains('_') && key == camel_case(field))
+    // Most keys are far from it, which is quickly seen.
+    let may_be = key.len() < field.len() && key.as_bytes().first() == field.as_bytes().first();
+    key == field || (may_be && key == camel_case(field))
 }
 
 /// A key without case, separators and invisible characters; one that is not ASCII by its looks.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::entry::EntryFault;
 use super::error::FaultKind;
-use super::policy::{self, Holder, camel_case, is_policy};
+use super::policy::{self, Holder, is_field, is_policy};
 use crate::excerpt::marked;
 
 /// How much is shown of a type.
@@ -57,7 +57,7 @@ const GEMINI: [&str; 10] = [
 
 /// Returns `true` if a key is a member of Gemini's `Tool` that is a tool of the provider.
 pub(super) fn is_geminis(key: &str) -> bool {
-    GEMINI.iter().any(|member| key == *member || key == camel_case(member))
+    GEMINI.iter().any(|member| is_field(key, member))
 }
 
 /// Says why an entry without a definition is left out or refused; `None` where it may have one.

@@ -16,6 +16,9 @@ const LEAST_SPACED: usize = 8;
 
 /// Folds a text; linear in its length.
 pub(super) fn fold(text: &str) -> String {
+    if text.is_ascii() {
+        return fold_ascii(text);
+    }
     let mut plain = String::with_capacity(text.len());
     let mut blank = true;
     // Marks of the scripts that cannot do without them are lost on both sides, the pattern's and the text's.
@@ -38,14 +41,34 @@ pub(super) fn fold(text: &str) -> String {
     if plain.is_ascii() { plain } else { without_look_alikes(&plain) }
 }
 
+/// As [`fold`], where only case and white space may go.
+fn fold_ascii(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut blank = true;
+    for byte in text.bytes() {
+        let is_gap = byte.is_ascii_whitespace() || byte.is_ascii_control();
+        match byte {
+            _ if is_gap && blank => {}
+            _ if is_gap => plain.push(' '),
+            b'`' => plain.push('\''),
+            _ => plain.push(char::from(byte.to_ascii_lowercase())),
+        }
+        blank = is_gap;
+    }
+    plain
+}
+
 /// Returns `true` if a word mixes Latin letters with letters of another script that look Latin, which no language does.
 pub(super) fn is_mixed(word: &str) -> bool {
-    word.contains(|c: char| c.is_ascii_alphabetic()) && word.chars().any(|c| look_alike(c).is_some())
+    !word.is_ascii()
+        && word.contains(|c: char| c.is_ascii_alphabetic())
+        && word.chars().any(|c| look_alike(c).is_some())
 }
 
 /// The words of a text: runs of letters, with their marks, and digits.
 pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric() && !is_combining_mark(c)).filter(|word| !word.is_empty())
+    text.split(|c: char| !c.is_alphanumeric() && (c.is_ascii() || !is_combining_mark(c)))
+        .filter(|word| !word.is_empty())
 }
 
 /// The Latin letter that a letter of another alphabet looks like.
@@ -213,6 +236,12 @@ mod tests {
         );
         assert_eq!(without_digits_for_letters("1gn0re a11").as_deref(), Some("ignore aii"));
         assert_eq!(without_digits_for_letters("in 2024 at 10"), None);
+    }
+
+    #[test]
+    fn plain_text_folds_as_it_does_beside_other_text() {
+        let text: String = (0..128_u8).map(char::from).chain("  A `b` \t\n\u{b}\u{7f} C ".chars()).collect();
+        assert_eq!(fold(&format!("{text}é")), format!("{}e", fold(&text)));
     }
 
     #[test]

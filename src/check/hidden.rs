@@ -57,22 +57,27 @@ pub(super) fn check(text: &Text<'_>, found: &mut Vec<Found>) {
     } else if !matches!(text.kind, Kind::Name | Kind::ParameterName) && is_spaced_out(text.text) {
         found.push(Found::new(&DISGUISED_WORDS, &text.pointer, text.text));
     }
-    for comment in COMMENT.captures_iter(text.text) {
-        let inner = comment.iter().skip(1).flatten().next().map_or("", |inner| inner.as_str());
-        let start = comment.get_match().start();
-        let before = &text.text[text.text.floor_char_boundary(start.saturating_sub(40))..start];
-        let is_quoted = before.ends_with(['"', '\'', '`', '“', '«']) || speaks_of_examples(&fold(before));
-        if words(inner).count() >= LEAST_COMMENT_WORDS && !is_quoted {
-            found.push(Found::new(&HIDDEN_MARKUP, &text.pointer, comment.get_match().as_str()));
-            return;
-        }
-    }
-    if let Some(style) = HIDING_STYLE.find(text.text) {
-        found.push(Found::new(&HIDDEN_MARKUP, &text.pointer, &text.text[style.start()..]));
+    // Most texts have no markup, which is quickly seen.
+    let markup = if text.text.contains(['<', '[', '\\']) { hidden_markup(text.text) } else { None };
+    if let Some(markup) = markup {
+        found.push(Found::new(&HIDDEN_MARKUP, &text.pointer, markup));
     }
     if let Some(after) = after_padding(text.text) {
         found.push(Found::new(&PADDED_TEXT, &text.pointer, after));
     }
+}
+
+/// A comment that says something, or a style that hides text.
+fn hidden_markup(text: &str) -> Option<&str> {
+    let comment = COMMENT.captures_iter(text).find(|comment| {
+        let inner = comment.iter().skip(1).flatten().next().map_or("", |inner| inner.as_str());
+        let start = comment.get_match().start();
+        let before = &text[text.floor_char_boundary(start.saturating_sub(40))..start];
+        let is_quoted = before.ends_with(['"', '\'', '`', '“', '«']) || speaks_of_examples(&fold(before));
+        words(inner).count() >= LEAST_COMMENT_WORDS && !is_quoted
+    });
+    let comment = comment.map(|comment| comment.get_match().as_str());
+    comment.or_else(|| HIDING_STYLE.find(text).map(|style| &text[style.start()..]))
 }
 
 /// The text behind white space that pushes it out of sight.

@@ -1,5 +1,4 @@
-//! Whom a tool gives itself out for: names of others in disguise, aliases that agents use for something else, and
-//! texts that are another source's.
+//! Whom a tool gives itself out for: names of others in disguise, and aliases that agents use for something else.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
@@ -10,15 +9,12 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::Found;
 use super::fold::{fold, is_mixed, letter_for, words};
-use super::likeness::{Bands, Sketch, stem};
-use super::rules::{ALIAS_SQUATTING, CONFUSABLE_NAME, IMITATED_NAME, LOOK_ALIKE_SOURCE, NEAR_DUPLICATE};
-use super::texts::{Kind, texts};
+use super::likeness::stem;
+use super::rules::{ALIAS_SQUATTING, CONFUSABLE_NAME, IMITATED_NAME, LOOK_ALIKE_SOURCE};
 use crate::catalog::spelling::normalise;
 use crate::catalog::{Sources, Tool, is_reserved, known_for, reserved};
 use crate::names::words_of;
 
-/// Shorter texts are the same by chance.
-const LEAST_WORDS: usize = 9;
 /// As many owners of one look are compared with the next.
 const MOST_ALIKE: usize = 8;
 
@@ -37,7 +33,6 @@ pub(super) fn check(tools: &[&Tool], found: &mut [Vec<Found>]) {
     imitations(tools, found);
     look_alike_sources(tools, found);
     squatting(tools, found);
-    near_duplicates(tools, found);
 }
 
 /// What a name is without the disguises of ASCII: digits for letters, and pairs that look like one letter.
@@ -59,12 +54,8 @@ fn imitations(tools: &[&Tool], found: &mut [Vec<Found>]) {
             owners.push(owner);
         }
     }
-    let sources: BTreeSet<&str> = tools.iter().filter_map(|tool| tool.source.as_deref()).collect();
-    let mut by_look: HashMap<String, Vec<&str>> = HashMap::new();
-    for &source in &sources {
-        by_look.entry(undisguised(source)).or_default().push(source);
-    }
-    for (tool, found) in tools.iter().zip(found) {
+    let imitated = imitated_sources(tools);
+    tools.par_iter().zip(found).for_each(|(tool, found)| {
         let name = normalise(&tool.name);
         let like = known.get(&undisguised(&tool.name)).and_then(|owners| {
             owners.iter().find(|(other, source)| {
@@ -80,19 +71,27 @@ fn imitations(tools: &[&Tool], found: &mut [Vec<Found>]) {
             let message = format!("the name looks like {:?}", super::shown(&other));
             found.push(Found { message, ..Found::new(&IMITATED_NAME, "/name", &tool.name) });
         }
-        let alike = tool.source.as_deref().and_then(|source| {
-            let others = by_look.get(&undisguised(source))?;
-            others.iter().find(|other| is_disguise(&normalise(source), &normalise(other)))
-        });
-        if let Some(other) = alike {
+        let source = tool.source.as_deref().unwrap_or_default();
+        if let Some(other) = imitated.get(source) {
             let message = format!("the source looks like {:?}", super::shown(other));
-            found.push(Found {
-                message,
-                ..Found::new(&IMITATED_NAME, "/source", tool.source.as_deref().unwrap_or_default())
-            });
+            found.push(Found { message, ..Found::new(&IMITATED_NAME, "/source", source) });
         }
         scripts(tool, found);
+    });
+}
+
+/// The sources that are others in disguise, with these.
+fn imitated_sources<'a>(tools: &[&'a Tool]) -> HashMap<&'a str, &'a str> {
+    let sources: BTreeSet<&str> = tools.iter().filter_map(|tool| tool.source.as_deref()).collect();
+    let mut by_look: HashMap<String, Vec<&str>> = HashMap::new();
+    for &source in &sources {
+        by_look.entry(undisguised(source)).or_default().push(source);
     }
+    let of_a_look = |alike: &Vec<&'a str>| -> Vec<(&'a str, &'a str)> {
+        let other = |source| alike.iter().find(|other| is_disguise(&normalise(source), &normalise(other)));
+        alike.iter().filter_map(|&source| Some((source, *other(source)?))).collect()
+    };
+    by_look.values().flat_map(of_a_look).collect()
 }
 
 /// Sources that are told apart by case, spaces or letters of another script alone; each is reported once. Who is
@@ -144,9 +143,13 @@ const COMMON: [&str; 44] = [
     "review", "search", "send", "system", "terminal", "transfer", "update", "upload", "write",
 ];
 
+/// The common words by what they are without disguise.
+static COMMON_BY_LOOK: LazyLock<HashMap<String, &'static str>> =
+    LazyLock::new(|| COMMON.into_iter().map(|word| (undisguised(word), word)).collect());
+
 /// The common word that a word is in disguise: `wr1te`, `rnerge`.
 fn disguised_word(word: &str) -> Option<&'static str> {
-    COMMON.into_iter().find(|common| undisguised(word) == undisguised(common) && is_disguise(word, common))
+    COMMON_BY_LOOK.get(&undisguised(word)).copied().filter(|common| is_disguise(word, common))
 }
 
 /// Names in letters that are not what they seem.
@@ -234,41 +237,4 @@ fn has_to_do(tool: &Tool, reserved: &str) -> bool {
     // Agents' names are English; a tool that is described in another language cannot share their words.
     !told.iter().all(|word| word.is_ascii())
         || told.iter().any(|word| meant.iter().any(|other| stem(word) == stem(other)))
-}
-
-/// Finds tools whose text is nearly that of another source's tool, by MinHash with bands: linear in the number of
-/// tools.
-fn near_duplicates(tools: &[&Tool], found: &mut [Vec<Found>]) {
-    let sources: BTreeSet<Option<&str>> = tools.iter().map(|tool| tool.source.as_deref()).collect();
-    if sources.len() < 2 {
-        return;
-    }
-    let sketches: Vec<Sketch> = tools.par_iter().map(|tool| sketch(tool)).collect();
-    // Who is trusted, and who came first, is not the copy.
-    let mut order: Vec<usize> = (0..tools.len()).filter(|&at| sketches[at].len() >= LEAST_WORDS).collect();
-    order.sort_by_key(|&at| tools[at].untrusted);
-    let mut bands = Bands::default();
-    for at in order {
-        let is_copy = |&other: &usize| is_foreign(tools[other], tools[at]) && sketches[at].is_like(&sketches[other]);
-        let like = bands.near(&sketches[at]).find(is_copy);
-        bands.add(at, &sketches[at]);
-        if let Some(other) = like {
-            let message = format!("the text is nearly that of {:?}", super::shown(&tools[other].id));
-            found[at].push(Found { message, ..Found::new(&NEAR_DUPLICATE, "/description", &tools[at].description) });
-        }
-    }
-}
-
-/// Returns `true` if two tools come from different hands: other sources, and not `family.one` and `family.other`.
-fn is_foreign(a: &Tool, b: &Tool) -> bool {
-    let family = |tool: &Tool| tool.name.split_once('.').map(|(family, _)| family.to_owned());
-    a.source != b.source && (family(a).is_none() || family(a) != family(b))
-}
-
-/// The words of what a tool says of itself and of its parameters.
-fn sketch(tool: &Tool) -> Sketch {
-    let texts = texts(tool);
-    let told =
-        texts.iter().filter(|text| matches!(text.kind, Kind::Description | Kind::Parameter | Kind::ParameterName));
-    Sketch::new(told.map(|text| text.text))
 }

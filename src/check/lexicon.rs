@@ -7,9 +7,11 @@
 //! exfiltration, manipulation of the selection (OWASP LLM01 and the OWASP MCP Top 10, Invariant Labs on tool
 //! poisoning).
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
+
+use super::literals::Literals;
 
 macro_rules! concepts {
     ($(#[doc = $doc:literal] $name:ident,)*) => {
@@ -101,7 +103,9 @@ concepts! {
     Whole,
     /// Files and values that are secret wherever they stand.
     Secrets,
-    /// What only payments and offices need.
+    /// Keys and passwords, which a service may have of its own.
+    Credentials,
+    /// What only payments, banks, doctors and offices need.
     Personal,
     /// Beyond what the tool is for.
     Besides,
@@ -135,18 +139,37 @@ pub(super) fn speaks_of_examples(folded: &str) -> bool {
     EXAMPLES.is_match(folded)
 }
 
-/// One expression a concept: one for all of them has more states than its cache holds, and would run a hundred times
-/// slower.
-static CONCEPTS: LazyLock<Vec<(Concept, Regex)>> = LazyLock::new(|| {
-    let any_of = |name: &str| {
+/// An expression for each pattern, made when it is first needed: one for all of them has more states than its cache holds,
+/// and would run a hundred times slower.
+struct Pattern {
+    concept: Concept,
+    text: String,
+    expression: OnceLock<Regex>,
+}
+
+impl Pattern {
+    fn is_match(&self, folded: &str) -> bool {
+        let make = || RegexBuilder::new(&self.text).dfa_size_limit(8 << 20).build().expect("a test compiles it");
+        self.expression.get_or_init(make).is_match(folded)
+    }
+}
+
+/// All patterns, and what tells which of them may match.
+struct Lexicon {
+    patterns: Vec<Pattern>,
+    literals: Literals,
+}
+
+static LEXICON: LazyLock<Lexicon> = LazyLock::new(|| {
+    let below = |concept: Concept, name: &str| {
         let heading = format!("= {name}");
-        let below = PATTERNS.lines().skip_while(|line| *line != heading).skip(1);
-        let patterns = below.take_while(|line| !line.is_empty()).map(|line| format!("(?:{})", ascii_bounds(line)));
-        let joined = patterns.collect::<Vec<_>>().join("|");
-        let joined = regex::RegexBuilder::new(&joined).size_limit(16 << 20).dfa_size_limit(8 << 20).build();
-        joined.expect("a test compiles it")
+        let lines = PATTERNS.lines().skip_while(move |line| *line != heading).skip(1);
+        let lines = lines.take_while(|line| !line.is_empty());
+        lines.map(move |line| Pattern { concept, text: ascii_bounds(line), expression: OnceLock::new() })
     };
-    CONCEPT_NAMES.iter().map(|&(concept, name)| (concept, any_of(name))).collect()
+    let patterns: Vec<Pattern> = CONCEPT_NAMES.iter().flat_map(|&(concept, name)| below(concept, name)).collect();
+    let literals = Literals::new(patterns.iter().map(|pattern| pattern.text.as_str()));
+    Lexicon { patterns, literals }
 });
 
 /// Word bounds by ASCII, which the folded text of Latin scripts is; they keep the automaton fast.
@@ -166,8 +189,12 @@ impl Concepts {
     /// What a folded sentence says.
     pub(super) fn of(folded: &str) -> Self {
         let mut concepts = Self::default();
-        for (concept, _) in CONCEPTS.iter().filter(|(_, expression)| expression.is_match(folded)) {
-            concepts.0 |= Self::one(*concept).0;
+        for pattern in LEXICON.literals.in_text(folded) {
+            let pattern = &LEXICON.patterns[pattern];
+            let concept = Self::one(pattern.concept);
+            if !concepts.has_any(concept) && pattern.is_match(folded) {
+                concepts = concepts.union(concept);
+            }
         }
         concepts
     }
@@ -205,13 +232,30 @@ impl Concepts {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fold::{fold, sentences};
     use super::*;
 
     #[test]
     fn every_concept_has_patterns_and_every_heading_is_a_concept() {
-        assert!(CONCEPTS.iter().all(|(_, expression)| !expression.as_str().is_empty() && !expression.is_match("")));
+        assert!(LEXICON.patterns.iter().all(|pattern| !pattern.is_match("")), "a pattern matches nothing at all");
+        let has_patterns = |concept| LEXICON.patterns.iter().any(|pattern| pattern.concept == concept);
+        assert!(CONCEPT_NAMES.iter().all(|&(concept, _)| has_patterns(concept)));
         let headings: Vec<&str> = PATTERNS.lines().filter_map(|line| line.strip_prefix("= ")).collect();
         assert_eq!(headings, CONCEPT_NAMES.iter().map(|(_, name)| *name).collect::<Vec<_>>());
         assert!(headings.len() <= 64, "a set of concepts has 64 bits");
+    }
+
+    #[test]
+    fn a_sentence_says_what_every_pattern_by_itself_finds_in_it() {
+        let files = ["attacks", "benign", "second-attacks", "second-benign"];
+        for file in files.map(|file| format!("{}/fixtures/hostile/{file}.jsonl", env!("CARGO_MANIFEST_DIR"))) {
+            let text = std::fs::read_to_string(file).expect("it is there");
+            for sentence in text.lines().flat_map(sentences) {
+                let folded = fold(sentence);
+                let said = LEXICON.patterns.iter().filter(|pattern| pattern.is_match(&folded));
+                let said = said.fold(Concepts::default(), |said, pattern| said.union(Concepts::one(pattern.concept)));
+                assert_eq!(Concepts::of(&folded), said, "{folded}");
+            }
+        }
     }
 }

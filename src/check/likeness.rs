@@ -1,8 +1,10 @@
 //! Which texts are nearly the same: sets of words, compared where MinHash with bands says that they may be alike, so
 //! that the time is linear in the number of texts.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+
+use foldhash::HashMap;
 
 use super::fold::{fold, words};
 
@@ -33,7 +35,8 @@ impl Sketch {
             let left = MOST_WORDS - found.len();
             found.extend(words(&folded).map(|word| hash(0, stem(word))).take(left));
         }
-        let bands = (0..BANDS).map(|band| signature(&found, band)).collect();
+        let list: Vec<u64> = found.iter().copied().collect();
+        let bands = (0..BANDS).map(|band| signature(&list, band)).collect();
         Self { words: found, bands }
     }
 
@@ -42,9 +45,19 @@ impl Sketch {
         self.words.len()
     }
 
+    /// Returns `true` if a word is among them.
+    pub(crate) fn has(&self, word: &str) -> bool {
+        self.words.contains(&hash(0, stem(word)))
+    }
+
     /// Returns `true` if both have the very same words.
     pub(crate) fn equals(&self, other: &Self) -> bool {
         self.words == other.words
+    }
+
+    /// Returns `true` if the other has all its words.
+    pub(crate) fn is_part_of(&self, other: &Self) -> bool {
+        self.words.is_subset(&other.words)
     }
 
     /// Returns `true` if both have nearly the same words.
@@ -99,7 +112,7 @@ fn hash(seed: usize, value: impl Hash) -> u64 {
 }
 
 /// The least hashes of a set under the hash functions of a band.
-fn signature(words: &BTreeSet<u64>, band: usize) -> u64 {
+fn signature(words: &[u64], band: usize) -> u64 {
     let least = |row: usize| words.iter().map(|word| mixed(band * ROWS + row + 1, *word)).min();
     let rows: Vec<Option<u64>> = (0..ROWS).map(least).collect();
     hash(0, rows)

@@ -154,11 +154,13 @@ pub(super) enum Place {
 }
 
 impl Place {
-    pub(super) fn holds(self, kind: Kind, related: bool) -> bool {
+    pub(super) fn holds(self, kind: Kind, related: impl Fn() -> bool) -> bool {
         match self {
             Self::Anywhere => true,
-            Self::UnrelatedParameter => !related && matches!(kind, Kind::Parameter | Kind::ParameterName | Kind::Value),
-            Self::Unrelated => !related,
+            Self::UnrelatedParameter => {
+                matches!(kind, Kind::Parameter | Kind::ParameterName | Kind::Value) && !related()
+            }
+            Self::Unrelated => !related(),
             Self::Label => matches!(kind, Kind::Title | Kind::Label | Kind::Value),
         }
     }
@@ -196,10 +198,10 @@ impl Wording {
 
 use Concept::{
     Addressed, AgainstOthers, Always, Answering, AroundCalls, Authority, Besides, Broken, CallMe, CallOther, ChecksOff,
-    ChooseMe, Commanding, Concealing, Conversation, Deceiving, Decoding, Documenting, EachCall, Elsewhere, Guarding,
-    History, IfThere, Justifying, LocalFiles, Obliging, Orders, OtherName, OtherTools, Overriding, Personal, Praise,
-    Replacing, Rewriting, Rigging, RoleMarkup, RolePrefix, RoleTag, Secrets, Sending, SkipOthers, Suspended, Unasked,
-    UserData, UsesOther, Whole,
+    ChooseMe, Commanding, Concealing, Conversation, Credentials, Deceiving, Decoding, Documenting, EachCall, Elsewhere,
+    Guarding, History, IfThere, Justifying, LocalFiles, Obliging, Orders, OtherName, OtherTools, Overriding, Personal,
+    Praise, Replacing, Rewriting, Rigging, RoleMarkup, RolePrefix, RoleTag, Secrets, Sending, SkipOthers, Suspended,
+    Unasked, UserData, UsesOther, Whole,
 };
 
 /// The rules of wording. Each asks for several things said together, because each alone is what honest tools say too.
@@ -252,8 +254,11 @@ pub(super) static WORDINGS: &[Wording] = &[
     said(&ASKS_FOR_SECRETS, &[LocalFiles], &[], &[]).at(Place::UnrelatedParameter),
     said(&ASKS_FOR_SECRETS, &[Secrets], &[], &[]).at(Place::UnrelatedParameter),
     said(&ASKS_FOR_SECRETS, &[Secrets, Sending], &[], &[]).at(Place::Unrelated),
+    said(&ASKS_FOR_SECRETS, &[Credentials], &[], &[]).at(Place::UnrelatedParameter),
+    said(&ASKS_FOR_SECRETS, &[Credentials, Sending], &[], &[]).at(Place::Unrelated),
     said(&ASKS_FOR_SECRETS, &[Personal], &[], &[]).at(Place::UnrelatedParameter),
-    said(&SENDS_ELSEWHERE, &[Sending, Elsewhere, UserData], &[Always, Unasked, Concealing, Whole, Besides], &[]),
+    said(&SENDS_ELSEWHERE, &[Sending, Elsewhere, UserData], &[Always, Whole, Besides], &[]).at(Place::Unrelated),
+    said(&SENDS_ELSEWHERE, &[Sending, Elsewhere, UserData], &[Unasked, Concealing], &[]),
     // Manipulation of the selection.
     said(&PROMOTES_ITSELF, &[ChooseMe], &[Always, Praise, OtherTools, Replacing], &[]),
     said(&PROMOTES_ITSELF, &[Praise], &[ChooseMe, SkipOthers, AgainstOthers], &[]).across(),

@@ -1,5 +1,6 @@
 //! The shape of a text: how long it is, and whether its words are there to be found rather than read.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
@@ -23,7 +24,7 @@ const MOST_TITLE_PARTS: usize = 5;
 /// A tool that names more subjects of everyday services does not do them all.
 const MOST_SUBJECTS: usize = 6;
 /// A word that stands so often, and makes up such a part of a short text, is repeated for its own sake.
-const LEAST_REPEATS: usize = 6;
+const LEAST_REPEATS: usize = 9;
 const REPEATED_SHARE: f64 = 0.2;
 /// The longest text whose words are counted, in words.
 const MOST_COUNTED: usize = 400;
@@ -159,16 +160,20 @@ fn stuffed(text: &Text<'_>, found: &mut Vec<Found>) {
     };
     let folded = fold(bounded(text.text));
     let parts = folded.split(['|', '•', '/', ',', '·', ';']).filter(|part| !part.trim().is_empty()).count();
-    let subjects = if text.kind == Kind::Parameter { 0 } else { SUBJECTS.matches(&folded).iter().count() };
+    // A parameter may list what it takes.
+    let is_parameter = text.kind == Kind::Parameter;
+    let has_subjects = !is_parameter && folded.len() < 2_000;
+    let subjects = if has_subjects { SUBJECTS.matches(&folded).iter().count() } else { 0 };
+    let repeated = || if is_parameter { None } else { repeated(&folded) };
     let message = if parts > least {
         format!("the {what} is a list of {parts} parts")
     } else if let Some(count) = bare_words(text, &folded) {
         format!("the {what} is a row of {count} words and no sentence")
     } else if let Some(parts) = search_terms(&folded) {
         format!("the {what} lists {parts} search terms")
-    } else if subjects > MOST_SUBJECTS && folded.len() < 2_000 {
+    } else if subjects > MOST_SUBJECTS {
         format!("the {what} names {subjects} unlike subjects")
-    } else if let Some((word, count)) = repeated(&folded).filter(|_| text.kind != Kind::Parameter) {
+    } else if let Some((word, count)) = repeated() {
         format!("the {what} has the word {:?} {count} times", super::shown(&word))
     } else {
         return;
@@ -180,14 +185,15 @@ fn stuffed(text: &Text<'_>, found: &mut Vec<Found>) {
 
 /// How many words stand in a row without one that binds them and without a mark.
 fn bare_words(text: &Text<'_>, folded: &str) -> Option<usize> {
-    let is_bare =
-        text.kind == Kind::Description && folded.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b' ');
+    if text.kind != Kind::Description || !folded.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b' ') {
+        return None;
+    }
     let count = words(folded).count();
     let binds = |word: &str| {
         is_function_word(word)
             || matches!(word, "a" | "an" | "of" | "in" | "to" | "by" | "on" | "or" | "as" | "is" | "its" | "at")
     };
-    (is_bare && count >= LEAST_BARE && !words(folded).any(binds)).then_some(count)
+    (count >= LEAST_BARE && !words(folded).any(binds)).then_some(count)
 }
 
 /// How many terms stand behind `keywords:` and the like, where they are many.
@@ -203,24 +209,24 @@ fn search_terms(folded: &str) -> Option<usize> {
 
 /// A word that a short text repeats for its own sake. In scripts without blanks pairs of characters stand for words.
 fn repeated(folded: &str) -> Option<(String, usize)> {
-    let mut counts: HashMap<String, usize> = HashMap::new();
+    let mut counts: HashMap<Cow<'_, str>, usize> = HashMap::new();
     let mut total = 0;
     for word in words(folded).take(MOST_COUNTED + 1) {
         if word.is_ascii() {
             total += 1;
             if word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_alphabetic()) && !is_function_word(word) {
-                *counts.entry(word.to_owned()).or_default() += 1;
+                *counts.entry(word.into()).or_default() += 1;
             }
         } else if word.chars().next().is_some_and(|c| c >= '\u{2e80}') {
             let chars: Vec<char> = word.chars().take(MOST_COUNTED).collect();
             total += chars.len() / 2;
             for pair in chars.windows(2) {
-                *counts.entry(pair.iter().collect()).or_default() += 1;
+                *counts.entry(pair.iter().collect::<String>().into()).or_default() += 1;
             }
         } else {
             total += 1;
             if word.chars().count() > 3 {
-                *counts.entry(word.to_owned()).or_default() += 1;
+                *counts.entry(word.into()).or_default() += 1;
             }
         }
     }
@@ -234,6 +240,7 @@ fn repeated(folded: &str) -> Option<(String, usize)> {
                 && *count as f64 >= REPEATED_SHARE * f64::from(u32::try_from(total).unwrap_or(u32::MAX))
         })
         .max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)))
+        .map(|(word, count)| (word.into_owned(), count))
 }
 
 fn is_function_word(word: &str) -> bool {

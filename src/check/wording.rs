@@ -9,7 +9,7 @@ use super::fold::{fold, sentences, without_digits_for_letters, without_examples,
 use super::lexicon::{Concept, Concepts};
 use super::rules::{ENCODED_TEXT, Place, Severity, WORDINGS};
 use super::texts::{Kind, Text, parameter_names};
-use super::{Found, hidden};
+use super::{Found, copies, hidden};
 use crate::catalog::Tool;
 use crate::catalog::spelling::normalise;
 
@@ -47,6 +47,13 @@ static NEEDS_PERSONAL: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// Words of purposes that send to an address.
+static NEEDS_ADDRESS: LazyLock<Regex> = LazyLock::new(|| regex(r"web[ _-]?hook|callback"));
+
+/// What a parameter is called that takes the key or the password of the tool's own service.
+static CREDENTIAL: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(?:key|token|secret|passw|credential|connectionstring|auth)"));
+
 fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("a test compiles it")
 }
@@ -68,60 +75,54 @@ impl<'a> Names<'a> {
 pub(super) fn check(tool: &Tool, texts: &[Text<'_>], names: &Names<'_>) -> Vec<Found> {
     let parameters = parameter_names(texts);
     let own = normalise(&tool.name);
+    // In a family `a`, the tool `a.b` is called `b`.
+    let family = copies::family(tool).map(normalise);
     let marked = |identifier: &str| {
         let name = normalise(identifier);
+        let of_family = family.as_ref().map(|family| format!("{family}{name}"));
         match names.0.get(&name) {
-            _ if name == own => "xownx ",
+            _ if name == own || of_family.as_ref() == Some(&own) => "xownx ",
             _ if parameters.contains(&name) => "",
             Some(source) if *source == tool.source.as_deref() => "xsiblingx ",
             Some(_) => "xforeignx ",
             None => "xotherx ",
         }
     };
-    let purpose = purpose(tool);
     let mut found = Vec::new();
     for text in texts {
         let bounded = &text.text[..text.text.floor_char_boundary(MAX_TEXT_BYTES)];
-        check_text(text, bounded, &marked, &purpose, &mut found);
+        check_text(text, bounded, &marked, tool, &mut found);
     }
     found
 }
 
-/// What a tool says it is for: its name, its title, and the first sentence of its description.
-struct Purpose {
-    secrets: bool,
-    conversation: bool,
-    personal: bool,
-    files: bool,
-}
-
-fn purpose(tool: &Tool) -> Purpose {
+/// Returns `true` if what `concepts` ask for belongs to what the tool says it is for: its name, its title, and the first
+/// sentence of its description.
+fn covers(tool: &Tool, text: &Text<'_>, concepts: Concepts) -> bool {
     let first = sentences(&tool.description).into_iter().next().unwrap_or_default();
     let title = tool.title.as_deref().unwrap_or_default();
-    let text = fold(&format!("{} {title} {}", tool.name, &first[..first.floor_char_boundary(300)]));
-    Purpose {
-        secrets: NEEDS_SECRETS.is_match(&text),
-        conversation: NEEDS_CONVERSATION.is_match(&text),
-        personal: NEEDS_PERSONAL.is_match(&text),
-        files: NEEDS_FILES.is_match(&text),
-    }
+    let purpose = fold(&format!("{} {title} {}", tool.name, &first[..first.floor_char_boundary(300)]));
+    let needs =
+        |expression: &Regex, all: &[Concept]| !concepts.has_any(Concepts::all(all)) || expression.is_match(&purpose);
+    needs(&NEEDS_SECRETS, &[Concept::Secrets])
+        && (is_declared(text) || needs(&NEEDS_SECRETS, &[Concept::Credentials]))
+        && needs(&NEEDS_CONVERSATION, &[Concept::Conversation, Concept::History])
+        && needs(&NEEDS_FILES, &[Concept::LocalFiles])
+        && needs(&NEEDS_PERSONAL, &[Concept::Personal])
+        && needs(&NEEDS_ADDRESS, &[Concept::Elsewhere])
 }
 
-impl Purpose {
-    /// Whether what `concepts` ask for belongs to it.
-    fn covers(&self, concepts: Concepts) -> bool {
-        (self.secrets || !concepts.has_any(Concepts::all(&[Concept::Secrets])))
-            && (self.conversation || !concepts.has_any(Concepts::all(&[Concept::Conversation, Concept::History])))
-            && (self.files || !concepts.has_any(Concepts::all(&[Concept::LocalFiles])))
-            && (self.personal || !concepts.has_any(Concepts::all(&[Concept::Personal])))
-    }
+/// Returns `true` if a text is about a parameter whose name says that it takes a credential.
+fn is_declared(text: &Text<'_>) -> bool {
+    let name = text.pointer.rsplit_once("/properties/").map(|(_, rest)| rest.split('/').next().unwrap_or_default());
+    name.is_some_and(|name| CREDENTIAL.is_match(&normalise(name)))
 }
 
 fn check_text(
     text: &Text<'_>,
     bounded: &str,
     marked: &dyn Fn(&str) -> &'static str,
-    purpose: &Purpose,
+    tool: &Tool,
     found: &mut Vec<Found>,
 ) {
     let is_label = matches!(text.kind, Kind::Name | Kind::ParameterName);
@@ -134,7 +135,7 @@ fn check_text(
         if let Some(letters) = without_digits_for_letters(&read) {
             concepts = concepts.union(Concepts::of(&letters));
         }
-        apply(text, sentence, concepts, before, purpose, found);
+        apply(text, sentence, concepts, before, tool, found);
         before = concepts;
     }
     for hidden in hidden::decoded(bounded) {
@@ -161,23 +162,17 @@ fn matches(wording: &super::rules::Wording, concepts: Concepts, own: Concepts) -
         && own.has_any(wording.all.union(wording.any))
 }
 
-fn apply(
-    text: &Text<'_>,
-    sentence: &str,
-    concepts: Concepts,
-    before: Concepts,
-    purpose: &Purpose,
-    found: &mut Vec<Found>,
-) {
+fn apply(text: &Text<'_>, sentence: &str, concepts: Concepts, before: Concepts, tool: &Tool, found: &mut Vec<Found>) {
     if concepts.is_empty() {
         return;
     }
     for wording in WORDINGS {
         let said = if wording.across { concepts.union(before) } else { concepts };
-        let related = purpose.covers(wording.all);
+        if !matches(wording, said, concepts) || !wording.place.holds(text.kind, || covers(tool, text, wording.all)) {
+            continue;
+        }
         // "Forget password" is a title, and no order.
-        let is_short = wording.place == Place::Label && words(sentence).nth(LEAST_ORDER - 1).is_none();
-        if is_short || !wording.place.holds(text.kind, related) || !matches(wording, said, concepts) {
+        if wording.place == Place::Label && words(sentence).nth(LEAST_ORDER - 1).is_none() {
             continue;
         }
         let finding = Found { severity: wording.severity, ..Found::new(wording.rule, &text.pointer, sentence.trim()) };
@@ -187,6 +182,13 @@ fn apply(
             None => found.push(finding),
         }
     }
+}
+
+/// Returns `true` if what stands before an identifier says that it is a value and no tool: `set to abc_def`,
+/// `type=abc_def`.
+fn is_value(before: &str) -> bool {
+    let before = before.trim_end_matches(['`', '\'', '"', ' ']);
+    before.ends_with('=') || ["set to", "equal to"].iter().any(|said| before.ends_with(said))
 }
 
 /// Puts before each identifier what it is.
@@ -208,13 +210,17 @@ fn mark(sentence: &str, marked: &dyn Fn(&str) -> &'static str) -> String {
         let camel = || name.chars().zip(name.chars().skip(1)).any(|(a, b)| a.is_lowercase() && b.is_uppercase());
         let is_quoted = quoted && rest[end..].starts_with('`');
         if name.len() < 128 && !text.ends_with(['<', '|', '/']) && (name.contains('_') || is_quoted || camel()) {
+            let kind = match marked(name) {
+                "xotherx " if is_value(&text) => "",
+                kind => kind,
+            };
             // The mark stands before the opening backtick, which folds to a quotation mark.
             if text.ends_with('`') {
                 text.pop();
-                text.push_str(marked(name));
+                text.push_str(kind);
                 text.push('`');
             } else {
-                text.push_str(marked(name));
+                text.push_str(kind);
             }
         }
         quoted = false;
