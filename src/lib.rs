@@ -41,6 +41,7 @@ mod http;
 mod json;
 mod repair;
 mod schema;
+pub mod import;
 pub mod catalog;
 mod text;
 pub mod names;

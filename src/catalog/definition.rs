@@ -1,11 +1,13 @@
 //! What a tool is: its definition and its policy data.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::entry::{self, EntryFault};
+use crate::import::openapi::HttpOperation;
 use crate::json::Json;
 
 /// A tool's definition.
@@ -87,6 +89,9 @@ pub struct Tool {
     /// Ids or names of tools that this one needs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<String>,
+    /// How the tool is called over HTTP, where it is an operation of an interface; no model sees it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<Arc<HttpOperation>>,
 }
 
 impl Tool {
@@ -115,6 +120,7 @@ impl Tool {
             modes: BTreeSet::new(),
             cost: None,
             requires: Vec::new(),
+            http: None,
         }
     }
 

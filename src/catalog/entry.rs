@@ -196,7 +196,7 @@ fn detect(object: &Map<String, Value>) -> Result<(Shape, Objects<'_>), EntryFaul
 }
 
 /// The native fields that are no policy.
-const NATIVE_FIELDS: [&str; 10] = [
+const NATIVE_FIELDS: [&str; 11] = [
     "id",
     "name",
     "title",
@@ -207,6 +207,7 @@ const NATIVE_FIELDS: [&str; 10] = [
     "output_schema",
     "source",
     "strict",
+    "http",
 ];
 
 /// Typed access to the members of an entry; what has the wrong type is reported and left out.
@@ -245,6 +246,7 @@ impl Fields<'_> {
         tool.strict = self.boolean("strict");
         tool.no_schema_mode = self.no_schema_mode();
         tool.requires = self.strings("requires");
+        tool.http = self.typed("http", "how the tool is called over HTTP");
     }
 
     /// Reads what decides who may see and run the tool, whatever the shape.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 
 use crate::excerpt::{MAX_LISTED, MAX_NAME_CHARS, marked};
+use crate::import::openapi::OpenApiError;
 
 /// The most characters that are shown of a fault's message.
 const MAX_MESSAGE_CHARS: usize = 400;
@@ -39,7 +40,7 @@ pub enum CatalogError {
         faults: Vec<CatalogFault>,
     },
     /// The folder holds no catalog file.
-    #[error("the folder {} holds no *.json or *.jsonl file; name a file, or a folder that has one", path.display())]
+    #[error("the folder {} holds no *.json, *.jsonl, *.yaml or *.yml file; name a file, or a folder that has one", path.display())]
     NoCatalogInFolder {
         /// The folder.
         path: PathBuf,
@@ -74,10 +75,18 @@ pub enum CatalogError {
         /// JSON pointer to the member.
         pointer: String,
     },
+    /// An OpenAPI document cannot be read.
+    #[error("cannot read the OpenAPI document {origin}")]
+    OpenApi {
+        /// Where the document comes from.
+        origin: String,
+        /// What is wrong with it.
+        source: OpenApiError,
+    },
     /// The JSON is of no known catalog format.
     #[error(
         "{origin}: no catalog format recognised ({found}); expected tool definitions as a JSON array, JSON Lines, \
-         an object with `tools`, MCP tools/list results, or tools of OpenAI, Anthropic, Gemini or Ollama"
+         an object with `tools`, MCP tools/list results, tools of OpenAI, Anthropic, Gemini or Ollama, or an OpenAPI document"
     )]
     UnknownFormat {
         /// Where the text comes from.
@@ -113,6 +122,8 @@ pub enum Position {
     Entry(usize),
     /// A tool, from 1, of a line or entry that holds several: a page of `tools/list`, or Gemini's declarations.
     Part(Box<Self>, usize),
+    /// An operation of an OpenAPI document, such as `GET /pets`.
+    Operation(String),
     /// Somewhere in one of several files.
     File {
         /// Which file it is, from 1.
@@ -133,6 +144,7 @@ impl Position {
             Self::OperatorAlias(alias) => (0, 2, alias, 0, 0),
             Self::Line(number) => (0, 3, "", *number, 0),
             Self::Entry(number) => (0, 4, "", *number, 0),
+            Self::Operation(operation) => (0, 5, operation, 0, 0),
             Self::Part(whole, part) => {
                 let (file, kind, text, number, _) = whole.key();
                 (file, kind, text, number, *part)
@@ -165,6 +177,7 @@ impl fmt::Display for Position {
             Self::OperatorAlias(alias) => write!(f, "operator alias {:?}", marked(alias, MAX_NAME_CHARS)),
             Self::Line(line) => write!(f, "line {line}"),
             Self::Entry(entry) => write!(f, "entry {entry}"),
+            Self::Operation(operation) => f.write_str(&marked(operation, MAX_NAME_CHARS)),
             Self::Part(whole, part) => write!(f, "{whole}, tool {part}"),
             Self::File { origin, position, .. } => write!(f, "{origin}: {position}"),
         }
@@ -200,6 +213,8 @@ pub enum FaultKind {
     OperatorAlias,
     /// A tool that the provider defines itself is left out.
     ProviderTool,
+    /// An operation of an OpenAPI document is left out, because it cannot be read or makes no valid tool.
+    LeftOutOperation,
 }
 
 /// One fault of one catalog entry.

@@ -8,6 +8,12 @@ use super::error::CatalogError;
 /// File names that stand for all of a folder, in this order: a set of an evaluation has other files beside them.
 const FOLDER_FILES: [&str; 2] = ["tools.jsonl", "tools.json"];
 
+/// The endings of the files that are read of a folder.
+const ENDINGS: [&str; 4] = ["json", "jsonl", "yaml", "yml"];
+
+/// File names without their ending that do not tell what an OpenAPI document describes: its title does.
+const SILENT_NAMES: [&str; 6] = ["openapi", "swagger", "api", "spec", "api-docs", "apispec"];
+
 /// A file of a catalog, or what stands for one.
 #[derive(Debug, Clone)]
 pub struct CatalogFile {
@@ -24,7 +30,7 @@ impl CatalogFile {
     }
 
     /// Reads a file, or the files of a folder: its `tools.jsonl` or `tools.json` where it holds one, else all that end
-    /// in `.json` or `.jsonl`, in the order of their names. Hidden files and folders within are not read.
+    /// in `.json`, `.jsonl`, `.yaml` or `.yml`, in the order of their names. Hidden files and folders within are not read.
     ///
     /// # Errors
     ///
@@ -58,7 +64,7 @@ fn of_folder(folder: &Path) -> Result<Vec<PathBuf>, CatalogError> {
 
 fn is_catalog(path: &Path) -> bool {
     let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    let ending = path.extension().is_some_and(|ending| ending == "json" || ending == "jsonl");
+    let ending = path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known));
     ending && !hidden && path.is_file()
 }
 
@@ -68,5 +74,6 @@ fn default_source(file: &Path) -> Option<String> {
     let file = file.canonicalize().ok()?;
     let usual = FOLDER_FILES.iter().any(|name| file.ends_with(name));
     let name = if usual { file.parent()?.file_name() } else { file.file_stem() };
-    name.map(|name| name.to_string_lossy().into_owned())
+    let name = name.map(|name| name.to_string_lossy().into_owned());
+    name.filter(|name| !SILENT_NAMES.contains(&name.to_lowercase().as_str()))
 }

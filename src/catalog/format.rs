@@ -8,6 +8,7 @@ use super::entry::{self, EntryFault};
 use super::error::{CatalogError, Position};
 use super::{gemini, provider_tools};
 use crate::excerpt::marked;
+use crate::import::openapi::{self, Document, LeftOut, OpenApiError};
 use crate::json::{self, Json};
 use crate::schema::kind;
 
@@ -20,8 +21,10 @@ pub(super) struct Entry {
     pub(super) value: Result<Value, EntryFault>,
     /// Pointers to its members that stand twice.
     pub(super) repeated: Vec<String>,
-    /// The source that is stated for the list that it stands in.
+    /// The source that is stated for the list that it stands in; of an operation the title of its document.
     pub(super) source: Option<Arc<str>>,
+    /// Whether it is an operation of an OpenAPI document: one that makes no valid tool is left out.
+    pub(super) is_operation: bool,
 }
 
 /// Splits the content of a catalog file into its entries.
@@ -31,8 +34,13 @@ pub(super) fn split(bytes: &[u8], origin: &str) -> Result<Vec<Entry>, CatalogErr
         return Err(CatalogError::UnknownFormat { origin: origin.to_owned(), found: "the file is empty".to_owned() });
     }
     match serde_json::from_str::<Json>(text) {
+        Ok(json) if openapi::is_document(&json.value) => match json.repeated.into_iter().next() {
+            Some(pointer) => Err(CatalogError::Repeated { origin: origin.to_owned(), pointer }),
+            None => operations(openapi::from_value(&json.value), origin),
+        },
         Ok(json) => unwrap(json, origin),
         Err(_) if is_json_lines(text) => Ok(lines(text)),
+        Err(_) if openapi::is_yaml_document(text) => operations(openapi::read(text), origin),
         Err(error) => Err(CatalogError::Syntax {
             origin: origin.to_owned(),
             line: error.line(),
@@ -40,6 +48,25 @@ pub(super) fn split(bytes: &[u8], origin: &str) -> Result<Vec<Entry>, CatalogErr
             message: json::message(&error),
         }),
     }
+}
+
+/// Makes an entry of each operation of a document.
+fn operations(read: Result<Document, OpenApiError>, origin: &str) -> Result<Vec<Entry>, CatalogError> {
+    let document = read.map_err(|source| CatalogError::OpenApi { origin: origin.to_owned(), source })?;
+    let source = document.source().map(Arc::from);
+    let entry = |operation: String, value| Entry {
+        position: Position::Operation(operation),
+        value,
+        repeated: Vec::new(),
+        source: source.clone(),
+        is_operation: true,
+    };
+    let tools =
+        document.operations.into_iter().map(|operation| entry(operation.label.clone(), Ok(operation.into_tool())));
+    let left_out = document.left_out.into_iter().map(|LeftOut { operation, pointer, refusal }| {
+        entry(operation, Err(EntryFault::new(pointer, refusal.message(), refusal.remedy())))
+    });
+    Ok(tools.chain(left_out).collect())
 }
 
 fn utf8<'a>(bytes: &'a [u8], origin: &str) -> Result<&'a str, CatalogError> {
@@ -104,7 +131,7 @@ fn unwrap(Json { mut value, repeated }: Json, origin: &str) -> Result<Vec<Entry>
 
 impl Entry {
     fn invalid(position: Position, fault: EntryFault) -> Self {
-        Self { position, value: Err(fault), repeated: Vec::new(), source: None }
+        Self { position, value: Err(fault), repeated: Vec::new(), source: None, is_operation: false }
     }
 }
 
@@ -161,7 +188,7 @@ fn unfold(position: Position, item: Item) -> Vec<Entry> {
     let several = collect(item, &mut items, &mut faults);
     let entry = |(index, Item { value, repeated, source }): (usize, Item)| {
         let position = if several { Position::Part(Box::new(position.clone()), index + 1) } else { position.clone() };
-        Entry { position, value: Ok(value), repeated, source }
+        Entry { position, value: Ok(value), repeated, source, is_operation: false }
     };
     let mut entries: Vec<Entry> = items.into_iter().enumerate().map(entry).collect();
     entries.extend(faults.into_iter().map(|fault| Entry::invalid(position.clone(), fault)));

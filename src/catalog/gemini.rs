@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::entry::EntryFault;
 use crate::excerpt::marked;
-use crate::schema::{Holds, holds};
+use crate::schema::{Holds, holds, take_null};
 
 /// Under which names a tool holds its declarations; JSON for protocol buffers knows both.
 pub(super) const LISTS: [&str; 2] = ["functionDeclarations", "function_declarations"];
@@ -64,18 +64,5 @@ fn json_schema(schema: &mut Value) {
             (Some(Holds::Named), Value::Object(named)) => named.values_mut().for_each(json_schema),
             _ => {}
         }
-    }
-}
-
-/// Lets a schema take `null` beside what it takes.
-fn take_null(members: &mut Map<String, Value>) {
-    if let Some(kind) = members.get_mut("type").filter(|kind| kind.is_string() && *kind != "null") {
-        *kind = Value::Array(vec![kind.take(), "null".into()]);
-    }
-    if let Some(Value::Array(values)) = members.get_mut("enum") {
-        values.push(Value::Null);
-    }
-    if let Some(Value::Array(alternatives)) = members.get_mut("anyOf") {
-        alternatives.push(serde_json::json!({"type": "null"}));
     }
 }

@@ -57,7 +57,7 @@ pub(crate) struct Entries {
     /// Each with its position.
     pub(crate) tools: Vec<(Position, Tool)>,
     pub(crate) faults: Vec<CatalogFault>,
-    /// Tools of the provider.
+    /// Tools of the provider, and operations that make no tool.
     pub(crate) left_out: Vec<CatalogFault>,
 }
 
@@ -96,7 +96,8 @@ impl CatalogOptions {
     /// Accepted are native tool definitions, MCP `tools/list` results (bare or as a JSON-RPC response), and the tools
     /// of an API request to OpenAI (Chat Completions and Responses), Anthropic, Gemini or Ollama: as a JSON array, as
     /// JSON Lines, or in the `tools` member of an object. A line may be a page of `tools/list`. Gemini's schemas are
-    /// made JSON Schemas. A tool that the provider defines itself, such as `web_search`, is left out and stands in
+    /// made JSON Schemas. The operations of an OpenAPI document ([`openapi`](crate::import::openapi)), JSON or YAML, are
+    /// tools as well; one that cannot be read is left out and stands in [`Catalog::notices`]. A tool that the provider defines itself, such as `web_search`, is left out and stands in
     /// [`Catalog::notices`]. `origin` names the bytes in messages.
     ///
     /// # Errors
@@ -183,22 +184,31 @@ impl CatalogOptions {
         let source = self.default_source.as_deref().or(file_source);
         let read: Vec<_> = entries
             .par_iter()
-            .map(|entry| entry.value.as_ref().map(|value| entry::read(value, entry.source.as_deref().or(source))))
+            .map(|entry| {
+                let stated = entry.source.as_deref();
+                let source = if entry.is_operation { source.or(stated) } else { stated.or(source) };
+                entry.value.as_ref().map(|value| entry::read(value, source))
+            })
             .collect();
         all.tools.reserve(read.len());
         for (entry, result) in entries.iter().zip(read) {
             let position = place(entry.position.clone());
-            let (tool, faults) = match result {
+            let (mut tool, faults) = match result {
                 Ok((tool, mut faults)) => {
                     faults.extend(entry.repeated.iter().map(entry::repeated));
                     (tool, faults)
                 }
                 Err(fault) => (None, vec![fault.clone()]),
             };
+            let left_out = entry.is_operation && !faults.is_empty();
             for fault in faults {
+                let fault = if left_out { fault.of(FaultKind::LeftOutOperation) } else { fault };
                 let fault = fault.at(&position, tool.as_ref());
-                let left_out = fault.kind == FaultKind::ProviderTool;
-                if left_out { &mut all.left_out } else { &mut all.faults }.push(fault);
+                let notice = matches!(fault.kind, FaultKind::ProviderTool | FaultKind::LeftOutOperation);
+                if notice { &mut all.left_out } else { &mut all.faults }.push(fault);
+            }
+            if left_out {
+                tool = None;
             }
             all.tools.extend(tool.map(|tool| (position, tool)));
         }

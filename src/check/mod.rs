@@ -203,7 +203,7 @@ fn refused(examined: &Examined, conflicts: Conflicts) -> Vec<Finding> {
     let entries = examined.faults.iter().map(|fault| finding(fault, Severity::Error));
     let clashes = examined.conflicts.iter().map(|fault| finding(fault, settled));
     let operator = examined.alias_faults.iter().map(|fault| finding(fault, Severity::Error));
-    let left_out = examined.left_out.iter().map(|fault| finding(fault, rules::PROVIDER_TOOL.severity));
+    let left_out = examined.left_out.iter().map(|fault| finding(fault, rule_of(fault.kind).severity));
     entries.chain(clashes).chain(operator).chain(left_out).collect()
 }
 
@@ -217,6 +217,7 @@ fn rule_of(kind: FaultKind) -> &'static Rule {
         FaultKind::AliasConflict | FaultKind::UntrustedAlias => &rules::ALIAS_CONFLICT,
         FaultKind::OperatorAlias => &rules::OPERATOR_ALIAS,
         FaultKind::ProviderTool => &rules::PROVIDER_TOOL,
+        FaultKind::LeftOutOperation => &rules::LEFT_OUT_OPERATION,
     }
 }
 

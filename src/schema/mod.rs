@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use cost::Cost;
 pub(crate) use example::example;
@@ -79,6 +79,33 @@ fn compile(schema: &Value) -> Result<Validator, ValidationError<'static>> {
         Some(_) => Err(error),
         None => build(Some(Draft::Draft4)).map_err(|_| error),
     })
+}
+
+/// Returns `true` if a regular expression can be run in linear time.
+pub(crate) fn is_pattern(pattern: &str) -> bool {
+    compile(&serde_json::json!({"pattern": pattern})).is_ok()
+}
+
+/// How many values a value holds, itself included.
+pub(crate) fn values(value: &Value) -> usize {
+    1 + within(value).map(values).sum::<usize>()
+}
+
+/// Lets a schema take `null` beside what it takes.
+pub(crate) fn take_null(members: &mut Map<String, Value>) {
+    if let Some(kind) = members.get_mut("type").filter(|kind| kind.is_string() && *kind != "null") {
+        *kind = Value::Array(vec![kind.take(), "null".into()]);
+    }
+    if let Some(Value::Array(values)) = members.get_mut("enum").filter(|values| !holds_null(values)) {
+        values.push(Value::Null);
+    }
+    if let Some(Value::Array(alternatives)) = members.get_mut("anyOf") {
+        alternatives.push(serde_json::json!({"type": "null"}));
+    }
+}
+
+fn holds_null(values: &Value) -> bool {
+    values.as_array().is_some_and(|values| values.contains(&Value::Null))
 }
 
 /// A schema as it is compiled: a name that `required` lists twice is listed once.

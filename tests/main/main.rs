@@ -36,6 +36,7 @@ mod skills;
 // Embedding models: the default, and a made-up one for the rules.
 mod semantic;
 // Models that must be ready by a deadline.
+mod openapi;
 mod optional_model;
 // Models behind an HTTP endpoint, which is a server of the tests.
 #[cfg(feature = "endpoint")]

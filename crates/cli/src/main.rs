@@ -10,6 +10,7 @@ mod completions;
 mod eval;
 mod heading;
 mod history;
+mod import;
 mod index;
 mod models;
 mod numbers;
@@ -53,6 +54,8 @@ enum Command {
     Validate(validate::ValidateCommand),
     /// Look for what is wrong with a catalog: schemas, names and aliases, and texts written to deceive a model.
     Check(check::CheckCommand),
+    /// Make a catalog, as JSON Lines, of what people already have: OpenAPI documents.
+    Import(import::ImportCommand),
     /// Measure ranking quality and latency on queries with known answers.
     Eval(eval::EvalCommand),
     /// List the embedding models that --model takes, and fetch them.
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
         Command::Validate(command) => command.run(),
         Command::Check(command) => command.run(),
         Command::Index(command) => command.run().map(done),
+        Command::Import(command) => command.run(),
         Command::Eval(command) => command.run().map(done),
         Command::Models(command) => command.run().map(done),
         Command::Completions(command) => command.run(Cli::command()).map(done),

@@ -14,8 +14,8 @@ use picktools::{Catalog, CatalogOptions};
 #[derive(Args)]
 #[command(next_help_heading = heading::CATALOG)]
 pub(super) struct CatalogArgs {
-    /// A file of tools, `-` for standard input, or a folder: its tools.jsonl or tools.json, else all its *.json and
-    /// *.jsonl files; may be repeated.
+    /// A file of tools or an OpenAPI document, `-` for standard input, or a folder: its tools.jsonl or tools.json, else all
+    /// its *.json, *.jsonl, *.yaml and *.yml files; may be repeated.
     #[arg(long, value_name = "PATH", required = true)]
     catalog: Vec<PathBuf>,
     #[command(flatten)]

@@ -35,7 +35,7 @@ fn several_catalogs_are_one() {
     assert!(twice.contains("2 files: ") && twice.contains("layout/tools.json"), "{twice}");
     let folder = tempfile::tempdir().expect("a folder can be made");
     let path = folder.path().to_str().expect("it is UTF-8");
-    assert!(refusal(&["index", "--catalog", path]).contains("no *.json or *.jsonl file"));
+    assert!(refusal(&["index", "--catalog", path]).contains("no *.json, *.jsonl, *.yaml or *.yml file"));
     fs::write(folder.path().join("b.json"), r#"[{"name": "b", "parameters": {"type": "odd"}}]"#)
         .expect("it can be written");
     fs::write(folder.path().join("a.jsonl"), r#"{"name": "a", "parameters": {}}"#).expect("it can be written");

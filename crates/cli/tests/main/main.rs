@@ -27,6 +27,7 @@ mod skills;
 mod budget;
 // Language models as rerankers.
 #[cfg(feature = "llm")]
+mod importing;
 mod llm_reranking;
 // Embedding models behind an HTTP endpoint.
 #[cfg(feature = "endpoint")]
