@@ -16,8 +16,10 @@ use walkdir::WalkDir;
 use super::filter::{Filter, FilterArgs};
 use crate::{heading, output, reading};
 
-/// How many documents are held in memory at once.
-const AT_ONCE: usize = 4;
+/// How many documents are read side by side.
+const MAX_AT_ONCE: usize = 8;
+/// Of how many bytes together, of which the tools take up to a hundred times as much memory; a larger one is read by itself.
+const MAX_BYTES_AT_ONCE: u64 = 8 << 20;
 /// The endings of documents in a folder.
 const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
 
@@ -64,7 +66,7 @@ impl OpenApiCommand {
             .set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} documents, {eta} left").context("progress")?);
         let mut report = Report::default();
         let mut warnings = Vec::new();
-        for some in documents.chunks(AT_ONCE) {
+        for some in groups(&documents) {
             let read: Vec<_> = some.par_iter().map(|path| self.import(path, &filter)).collect();
             for (path, imported) in some.iter().zip(read) {
                 progress.inc(1);
@@ -141,6 +143,23 @@ impl Report {
             output::note(format!("  {count} left out: {reason}"));
         }
     }
+}
+
+/// Documents to be read side by side.
+fn groups(documents: &[PathBuf]) -> impl Iterator<Item = &[PathBuf]> {
+    let bytes = |path: &PathBuf| path.metadata().map_or(0, |metadata| metadata.len());
+    let mut rest = documents;
+    std::iter::from_fn(move || {
+        let mut sum = 0;
+        let fits = |path: &&PathBuf| {
+            sum += bytes(path);
+            sum <= MAX_BYTES_AT_ONCE
+        };
+        let count = rest.iter().take(MAX_AT_ONCE).take_while(fits).count().max(1).min(rest.len());
+        let (some, others) = rest.split_at(count);
+        rest = others;
+        (!some.is_empty()).then_some(some)
+    })
 }
 
 /// The documents that paths name, those of a folder in the order of their names.
