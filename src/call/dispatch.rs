@@ -10,6 +10,9 @@ use crate::catalog::{Catalog, CatalogError, Tool};
 use crate::client::{ClientError, ToolClient};
 use crate::provider::{CallResult, Provider, ResponseError, TranslateError, TranslateOptions, Translation, translate};
 
+/// The most calls of an answer that a repairer is asked to mend: it may take its time, and cost.
+const MAX_REPAIRS: usize = 16;
+
 /// How tools are shown, and their calls read.
 #[derive(Clone)]
 pub struct ToolCallOptions {
@@ -17,7 +20,7 @@ pub struct ToolCallOptions {
     pub access: Access,
     /// Strictness, names and deferred loading.
     pub translate: TranslateOptions,
-    /// Asked once per call whose arguments do not fit, where there is one.
+    /// Asked once per call whose arguments do not fit, where there is one; for the first 16 such calls of an answer.
     pub repairer: Option<Arc<dyn Repairer>>,
     /// The most text of one call's arguments that is read, in bytes.
     pub max_argument_bytes: usize,
@@ -132,11 +135,14 @@ pub async fn tool_call(
     let response = client.send(body).await.map_err(|source| ToolCallError::Client { provider, source })?;
     let hydrator = hydrator.translated(&translation).max_argument_bytes(options.max_argument_bytes);
     let (mut calls, mut refused) = (Vec::new(), Vec::new());
+    let mut repairs = MAX_REPAIRS;
     for call in provider.calls(&response)? {
-        let hydrated = match &options.repairer {
-            Some(repairer) => hydrator.hydrate_with(&call, repairer.as_ref()).await,
-            None => hydrator.hydrate(&call),
-        };
+        let mut hydrated = hydrator.hydrate(&call);
+        let is_mendable = matches!(hydrated, Err(CallError::Malformed { .. } | CallError::Invalid { .. }));
+        if let Some(repairer) = options.repairer.as_ref().filter(|_| is_mendable && repairs > 0) {
+            repairs -= 1;
+            hydrated = hydrator.hydrate_with(&call, repairer.as_ref()).await;
+        }
         refused.extend(hydrated.as_ref().err().map(|error| hydrator.error_result(&call, error)));
         calls.push(hydrated);
     }

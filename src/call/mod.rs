@@ -12,13 +12,16 @@
 
 mod approval;
 mod arguments;
+mod changes;
 mod dispatch;
 mod error;
+#[cfg(feature = "llm")]
+mod llm;
+mod repairer;
 mod results;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
@@ -27,8 +30,12 @@ use serde_json::{Map, Value};
 
 pub use approval::{ApprovalError, ApprovalQueue};
 pub use arguments::MAX_ARGUMENT_BYTES;
+pub use changes::ArgumentChange;
 pub use dispatch::{ToolCallError, ToolCallOptions, ToolCalls, tool_call};
 pub use error::{CallError, RepairError};
+#[cfg(feature = "llm")]
+pub use llm::LlmRepairer;
+pub use repairer::{FaultyCall, RepairFuture, Repairer};
 
 use crate::access::{Access, AccessError, Eligibility};
 use crate::catalog::{Catalog, NoSchemaMode, Tool};
@@ -95,6 +102,8 @@ pub enum Repair {
     Rewritten {
         /// Its name.
         by: String,
+        /// What is otherwise than the model had it.
+        changes: Vec<ArgumentChange>,
     },
 }
 
@@ -103,7 +112,7 @@ impl fmt::Display for Repair {
         match self {
             Self::Syntax { changes } => write!(f, "repaired: {}", changes.join(", ")),
             Self::Decoded { pointer } => write!(f, "repaired: {pointer} was JSON as text"),
-            Self::Rewritten { by } => write!(f, "rewritten by {by}"),
+            Self::Rewritten { by, changes } => write!(f, "rewritten by {by}: {}", changes::told(changes)),
         }
     }
 }
@@ -201,31 +210,6 @@ pub enum Hydrated {
     NeedsApproval(PendingCall),
 }
 
-/// Rewrites arguments that do not fit, such as a model that is shown what is wrong with them.
-pub trait Repairer: Send + Sync {
-    /// Returns the name under which a repair is reported.
-    fn name(&self) -> &str;
-
-    /// Returns the arguments anew, as JSON text. It is asked once per call, and never for an unsafe tool; its answer is
-    /// read and validated as the model's was.
-    fn repair<'a>(&'a self, call: FaultyCall<'a>) -> RepairFuture<'a>;
-}
-
-/// The answer of a [`Repairer`]: JSON text, or why there is none.
-pub type RepairFuture<'a> = Pin<Box<dyn Future<Output = Result<String, RepairError>> + Send + 'a>>;
-
-/// What a [`Repairer`] is asked.
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub struct FaultyCall<'a> {
-    /// The tool, with its schema.
-    pub tool: &'a Tool,
-    /// The arguments as they came.
-    pub arguments: &'a str,
-    /// What is wrong with them.
-    pub problem: &'a CallError,
-}
-
 /// Turns what models call into calls of the tools of a catalog.
 ///
 /// ```
@@ -312,37 +296,6 @@ impl Hydrator {
         let found = self.resolve(&call.name)?;
         let (arguments, repaired) = self.arguments(found.tool, &call.arguments)?;
         self.finish(call, found, arguments, repaired)
-    }
-
-    /// Hydrates a call, and asks `repairer` once where its arguments do not fit.
-    ///
-    /// # Errors
-    ///
-    /// As [`Hydrator::hydrate`], for the arguments as they came.
-    pub async fn hydrate_with(&self, call: &ToolCall, repairer: &dyn Repairer) -> Result<Hydrated, CallError> {
-        let found = self.resolve(&call.name)?;
-        let tool = self.catalog.tool(found.tool);
-        let problem = match self.arguments(found.tool, &call.arguments) {
-            Ok((arguments, repaired)) => return self.finish(call, found, arguments, repaired),
-            Err(problem @ (CallError::Malformed { .. } | CallError::Invalid { .. })) if !tool.is_unsafe() => problem,
-            Err(other) => return Err(other),
-        };
-        let text = match &call.arguments {
-            Arguments::Text(text) => text.clone(),
-            Arguments::Json(value) => value.to_string(),
-        };
-        let faulty = FaultyCall { tool, arguments: &text, problem: &problem };
-        let answer = match repairer.repair(faulty).await {
-            Ok(answer) => self.arguments(found.tool, &Arguments::Text(answer)).map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
-        };
-        match answer {
-            Ok((arguments, mut repaired)) => {
-                repaired.insert(0, Repair::Rewritten { by: repairer.name().to_owned() });
-                self.finish(call, found, arguments, repaired)
-            }
-            Err(reason) => Err(problem.with_failed_repair(repairer.name(), &reason)),
-        }
     }
 
     /// Finds the tool that a called name means, which the caller may run: what the model was shown comes first.

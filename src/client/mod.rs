@@ -1,6 +1,9 @@
 //! The `ToolClient` seam: asking a language model, in the format of its provider.
 
+mod breaker;
 mod error;
+#[cfg(feature = "llm")]
+mod model;
 #[cfg(feature = "llm")]
 mod provider_client;
 
@@ -8,7 +11,14 @@ use std::pin::Pin;
 
 use serde_json::Value;
 
+pub(crate) use breaker::{Breaker, Paused};
+#[cfg(test)]
+pub(crate) use breaker::{FAILURES, PAUSE};
 pub use error::ClientError;
+#[cfg(all(feature = "llm", test))]
+pub(crate) use model::body;
+#[cfg(feature = "llm")]
+pub(crate) use model::{AnswerForm, Model, Question, UnusableModel};
 #[cfg(feature = "llm")]
 pub use provider_client::ProviderClient;
 

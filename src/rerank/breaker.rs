@@ -1,18 +1,14 @@
 //! A reranker that fails is left alone for a while.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use super::{RerankFuture, Reranker, order};
 use crate::catalog::Tool;
+use crate::client::{Breaker, Paused};
 use crate::query::Query;
 use crate::rerank::RerankError;
-
-/// After how many failures in a row a reranker is left alone.
-const FAILURES: u32 = 3;
-/// For how long.
-const PAUSE: Duration = Duration::from_secs(30);
 
 /// Asks another reranker, but not for 30 seconds once it has failed three times in a row.
 ///
@@ -21,54 +17,24 @@ const PAUSE: Duration = Duration::from_secs(30);
 /// the same model.
 pub struct CircuitBreaker {
     reranker: Arc<dyn Reranker>,
-    clock: Arc<dyn Fn() -> Instant + Send + Sync>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    /// How many failures there were since the last success.
-    failures: u32,
-    last: String,
-    paused_until: Option<Instant>,
+    breaker: Breaker,
 }
 
 impl CircuitBreaker {
     /// Guards a reranker.
     pub fn new(reranker: impl Reranker + 'static) -> Self {
-        Self { reranker: Arc::new(reranker), clock: Arc::new(Instant::now), state: Mutex::default() }
+        Self { reranker: Arc::new(reranker), breaker: Breaker::new() }
     }
 
     /// Tells the time by another clock, such as one of a test.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
-        self.clock = Arc::new(clock);
+        self.breaker = self.breaker.clock(clock);
         self
     }
 
-    /// Whoever panicked has not left the state half written.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Lets a request through, or says why not.
-    fn admit(&self) -> Result<Attempt<'_>, RerankError> {
-        let now = (self.clock)();
-        let mut state = self.state();
-        if let Some(until) = state.paused_until {
-            let left = until.saturating_duration_since(now);
-            if !left.is_zero() {
-                return Err(RerankError::Paused {
-                    reranker: self.name().to_owned(),
-                    failures: state.failures,
-                    seconds: left.as_millis().div_ceil(1000),
-                    reason: state.last.clone(),
-                });
-            }
-            // The others wait for what becomes of this one.
-            state.paused_until = Some(now + PAUSE);
-        }
-        Ok(Attempt { breaker: self, ended: false })
+    fn paused(&self, Paused { failures, seconds, reason }: Paused) -> RerankError {
+        RerankError::Paused { reranker: self.name().to_owned(), failures, seconds, reason }
     }
 }
 
@@ -85,57 +51,26 @@ impl Reranker for CircuitBreaker {
 
     fn rerank<'a>(&'a self, query: &'a Query, window: &'a [Arc<Tool>], deadline: Option<Instant>) -> RerankFuture<'a> {
         Box::pin(async move {
-            let attempt = self.admit()?;
+            let attempt = self.breaker.admit().map_err(|paused| self.paused(paused))?;
             let answer = self.reranker.rerank(query, window, deadline).await;
             let answer = answer.and_then(|scores| match order(&scores, window.len()) {
                 Ok(_) => Ok(scores),
                 Err(fault) => Err(RerankError::InvalidAnswer { reranker: self.name().to_owned(), fault }),
             });
-            attempt.end(answer.as_ref().err());
+            attempt.end(answer.as_ref().err().map(ToString::to_string));
             answer
         })
     }
 }
 
-/// A request under way. One that is dropped before its end came too late, or panicked.
-struct Attempt<'a> {
-    breaker: &'a CircuitBreaker,
-    ended: bool,
-}
-
-impl Attempt<'_> {
-    fn end(mut self, error: Option<&RerankError>) {
-        self.ended = true;
-        match error {
-            None => *self.breaker.state() = State::default(),
-            Some(error) => self.failed(error.to_string()),
-        }
-    }
-
-    fn failed(&self, reason: String) {
-        let now = (self.breaker.clock)();
-        let mut state = self.breaker.state();
-        state.failures = state.failures.saturating_add(1);
-        state.last = reason;
-        if state.failures >= FAILURES {
-            state.paused_until = Some(now + PAUSE);
-        }
-    }
-}
-
-impl Drop for Attempt<'_> {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.failed("it gave no answer in time".to_owned());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
 
     use super::*;
+    use crate::client::{FAILURES, PAUSE};
     use crate::deadline::Deadline;
     use crate::rerank::{NotReranked, RerankScore, run};
 

@@ -256,7 +256,12 @@ async fn a_repairer_is_asked_once_and_its_answer_is_validated() {
     let good = Answering("{\"city\": \"Bern\"}", AtomicUsize::new(0));
     let valid = ready(hydrator.hydrate_with(&wrong, &good).await);
     assert_eq!(valid.arguments(), &json!({"city": "Bern"}));
-    assert_eq!(valid.repaired(), [Repair::Rewritten { by: "answering".to_owned() }]);
+    let [Repair::Rewritten { by, changes }] = valid.repaired() else { panic!("one repair: {:?}", valid.repaired()) };
+    let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        (by.as_str(), changes.join("; ").as_str()),
+        ("answering", "/town was \"Bern\", is left out; /city is \"Bern\"")
+    );
     assert_eq!(good.1.load(Ordering::Relaxed), 1);
     ready(hydrator.hydrate_with(&call("get_temperature", "{\"city\": \"Bern\"}"), &good).await);
     assert_eq!(good.1.load(Ordering::Relaxed), 1, "what fits needs no repair");
@@ -280,6 +285,14 @@ async fn a_repairer_is_never_asked_for_an_unsafe_tool() {
     entries[0]["annotations"] = json!({"destructiveHint": true});
     let repairer = Answering("{\"city\": \"Bern\"}", AtomicUsize::new(0));
     refused(hydrator(&entries).hydrate_with(&call("get_temperature", "{}"), &repairer).await);
+    assert_eq!(repairer.1.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_repairer_is_never_asked_where_no_schema_could_judge_its_answer() {
+    let repairer = Answering("{\"city\": \"Bern\"}", AtomicUsize::new(0));
+    let entries = json!([{"name": "legacy", "allow_no_schema": true, "no_schema_mode": "full"}]);
+    refused(hydrator(&entries).hydrate_with(&call("legacy", "city = Bern"), &repairer).await);
     assert_eq!(repairer.1.load(Ordering::Relaxed), 0);
 }
 

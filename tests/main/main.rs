@@ -55,6 +55,9 @@ mod cross_encoder;
 mod calling;
 // What a model is told of its calls, in each provider's form.
 mod results;
+// Language models that mend calls, which are a server of the tests that answers badly in every way.
+#[cfg(feature = "llm")]
+mod llm_repair;
 // The examples of the documents that the product comes from.
 mod documented;
 // Asking models over HTTP, in each provider's format, and hydrating what they call.

@@ -6,6 +6,7 @@ pub(super) const ACCESS: &str = "Who may see what";
 pub(super) const RANKING: &str = "Ranking";
 pub(super) const MODELS: &str = "Models";
 pub(super) const RERANKING: &str = "Reranking";
+pub(super) const LANGUAGE_MODEL: &str = "Language model";
 pub(super) const PICKS: &str = "Picks";
 pub(super) const DEFINITIONS: &str = "Definitions for a model";
 pub(super) const CALLS: &str = "Calls";

@@ -12,6 +12,7 @@ mod heading;
 mod history;
 mod import;
 mod index;
+mod llm;
 mod models;
 mod numbers;
 mod output;

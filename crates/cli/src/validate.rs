@@ -10,11 +10,16 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::asking::AccessArgs;
+#[cfg(feature = "llm")]
+use super::llm::Llm;
+use super::llm::LlmArgs;
 use super::numbers::whole;
 use super::reading::{CatalogArgs, read_input};
 use super::translate::ViewArgs;
 use super::{heading, output};
-use picktools::call::{CallError, Hydrated, MAX_ARGUMENT_BYTES, ValidCall};
+#[cfg(feature = "llm")]
+use picktools::call::LlmRepairer;
+use picktools::call::{CallError, Hydrated, MAX_ARGUMENT_BYTES, Repair, ValidCall};
 use picktools::names::ResolvedVia;
 use picktools::provider::{Arguments, CallResult, CallStream, EventReader, ToolCall};
 use picktools::{Hydrator, Provider, Tool, translate};
@@ -39,6 +44,13 @@ pub(super) struct ValidateCommand {
     #[arg(long, value_name = "BYTES", default_value_t = MAX_ARGUMENT_BYTES, value_parser = whole::<usize>,
         allow_negative_numbers = true, help_heading = heading::CALLS)]
     max_argument_bytes: usize,
+    /// Have a language model (--llm-url, --llm-model) mend the arguments that do not fit, once a call, and validate what
+    /// it gives. It is sent the arguments and the tool's schema. Calls of tools that are marked unsafe, or have no
+    /// schema, are left as they are.
+    #[arg(long, help_heading = heading::CALLS)]
+    repair_llm: bool,
+    #[command(flatten)]
+    llm: LlmArgs,
     /// Print what the model is to be told of refused calls, in place of the list: the messages or items for the next
     /// request to --provider; with --json both.
     #[arg(long, requires = "provider", help_heading = heading::OUTPUT)]
@@ -86,6 +98,7 @@ enum Outcome {
 impl ValidateCommand {
     /// Answers "no" where a call cannot be run.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let repairing = self.repair_llm.then(|| Repairing::new(&self.llm)).transpose()?;
         let catalog = self.catalog.open()?;
         let options = self.view.options()?;
         let bytes = read_input(&self.calls)?;
@@ -99,7 +112,7 @@ impl ValidateCommand {
         let calls: Vec<Outcome> = calls
             .into_iter()
             .map(|call| match call {
-                Ok(call) => outcome(&hydrator, call),
+                Ok(call) => outcome(&hydrator, call, repairing.as_ref()),
                 Err(Unreadable { place, message }) => Outcome::Unreadable { status: "refused", place, message },
             })
             .collect();
@@ -134,8 +147,48 @@ impl ValidateCommand {
     }
 }
 
-fn outcome(hydrator: &Hydrator, call: ToolCall) -> Outcome {
-    match hydrator.hydrate(&call) {
+/// What mends the arguments of calls.
+#[cfg(feature = "llm")]
+struct Repairing {
+    repairer: LlmRepairer,
+    runtime: tokio::runtime::Runtime,
+}
+
+#[cfg(feature = "llm")]
+impl Repairing {
+    fn new(llm: &LlmArgs) -> anyhow::Result<Self> {
+        let Llm { client, model, extra, timeout } = llm.open("repairs calls")?;
+        let repairer = LlmRepairer::new(client, &model)?.extra(extra).timeout(timeout);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        Ok(Self { repairer, runtime })
+    }
+
+    fn hydrate(&self, hydrator: &Hydrator, call: &ToolCall) -> Result<Hydrated, CallError> {
+        self.runtime.block_on(hydrator.hydrate_with(call, &self.repairer))
+    }
+}
+
+/// This build asks no language models.
+#[cfg(not(feature = "llm"))]
+struct Repairing(std::convert::Infallible);
+
+#[cfg(not(feature = "llm"))]
+impl Repairing {
+    fn new(llm: &LlmArgs) -> anyhow::Result<Self> {
+        llm.open("repairs calls").map(Self)
+    }
+
+    fn hydrate(&self, _: &Hydrator, _: &ToolCall) -> Result<Hydrated, CallError> {
+        match self.0 {}
+    }
+}
+
+fn outcome(hydrator: &Hydrator, call: ToolCall, repairing: Option<&Repairing>) -> Outcome {
+    let hydrated = match repairing {
+        Some(repairing) => repairing.hydrate(hydrator, &call),
+        None => hydrator.hydrate(&call),
+    };
+    match hydrated {
         Ok(hydrated) => Outcome::Hydrated(hydrated),
         Err(error) => {
             let result = hydrator.error_result(&call, &error);
@@ -148,10 +201,15 @@ fn outcome(hydrator: &Hydrator, call: ToolCall) -> Outcome {
 fn summary(Report { ready, needs_approval, refused, calls, .. }: &Report) -> String {
     let is_unsafe =
         |outcome: &&Outcome| matches!(outcome, Outcome::Hydrated(Hydrated::Ready(call)) if call.tool().is_unsafe());
-    let flagged = match calls.iter().filter(is_unsafe).count() {
-        0 => String::new(),
-        several => format!(" ({several} of a tool that is marked unsafe)"),
+    let is_rewritten = |outcome: &&Outcome| {
+        matches!(outcome, Outcome::Hydrated(Hydrated::Ready(call))
+            if call.repaired().iter().any(|repair| matches!(repair, Repair::Rewritten { .. })))
     };
+    let flag = |is: &dyn Fn(&&Outcome) -> bool, what: &str| match calls.iter().filter(is).count() {
+        0 => String::new(),
+        several => format!(" ({several} {what})"),
+    };
+    let flagged = flag(&is_unsafe, "of a tool that is marked unsafe") + &flag(&is_rewritten, "rewritten by a model");
     format!("{ready} valid{flagged}, {needs_approval} waiting for approval, {refused} refused")
 }
 

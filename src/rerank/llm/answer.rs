@@ -6,14 +6,15 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
 use super::prompt::{ANSWER_TOOL, BEST, id};
+use crate::client::Model;
 use crate::http::shortened;
-use crate::provider::{Answer, Arguments, Provider};
+use crate::provider::{Arguments, Provider};
 use crate::repair::repair;
 use crate::rerank::{RerankScore, order};
 
 /// Reads the scores of `count` candidates, each exactly once; else says what came instead.
 pub(super) fn scores(provider: Provider, answer: &Value, count: usize) -> Result<Vec<RerankScore>, String> {
-    let Grades(grades) = match given(provider, answer)? {
+    let Grades(grades) = match Model::given(provider, ANSWER_TOOL, answer)? {
         Arguments::Text(text) => read(&text)?,
         Arguments::Json(value) => Grades::deserialize(&value).map_err(|error| misread(&error, &value.to_string()))?,
     };
@@ -28,18 +29,6 @@ pub(super) fn scores(provider: Provider, answer: &Value, count: usize) -> Result
     });
     let scores = scores.collect::<Result<Vec<RerankScore>, String>>()?;
     order(&scores, count).map(|_| scores)
-}
-
-/// What a model gave, before it is read: the arguments of the call that it was to answer with, or its text.
-fn given(provider: Provider, answer: &Value) -> Result<Arguments, String> {
-    let Answer { calls, text, .. } = provider.answer(answer).map_err(|error| format!("no answer: {error}"))?;
-    let (given, what) = if provider == Provider::Anthropic {
-        let called = calls.into_iter().find(|call| call.name == ANSWER_TOOL);
-        (called.map(|call| call.arguments), "call that gives the scores")
-    } else {
-        (text.map(Arguments::Text), "text")
-    };
-    given.ok_or_else(|| format!("no answer: there is no {what} in {:?}", shortened(&answer.to_string())))
 }
 
 /// Reads JSON, or what is nearly JSON and has one meaning.

@@ -1,18 +1,17 @@
-//! What a model is asked, in its provider's format.
+//! What a model is asked.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use crate::catalog::Tool;
+use crate::client::{AnswerForm, Question};
 use crate::excerpt::one_line;
-use crate::provider::Provider;
 use crate::query::Query;
 
 /// The best grade; the worst is 0.
 pub(super) const BEST: u8 = 10;
-/// The tool through which Anthropic's models give their answer; they have no other way to be held to a schema that all
-/// of them know.
+/// The tool through which Anthropic's models give their answer.
 pub(super) const ANSWER_TOOL: &str = "give_scores";
 
 /// What is read of the request, in bytes.
@@ -33,34 +32,20 @@ pub(super) fn id(place: usize) -> String {
     format!("c{}", place + 1)
 }
 
-/// The body of the request to the provider.
-pub(super) fn body(provider: Provider, model: &str, query: &Query, window: &[Arc<Tool>]) -> Map<String, Value> {
-    let message = message(query, window);
-    // An id and its number are about eight tokens; some models put in blanks.
-    let most_tokens = 64 + 16 * window.len();
-    let chat = json!([{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": &message}]);
-    let schema = schema(window.len());
-    let body = match provider {
-        Provider::Anthropic => json!({
-            "model": model, "system": INSTRUCTIONS, "messages": [{"role": "user", "content": message}],
-            "max_tokens": most_tokens, "temperature": 0,
-            "tools": [{"name": ANSWER_TOOL, "description": "Takes the score of every tool", "input_schema": schema}],
-            "tool_choice": {"type": "tool", "name": ANSWER_TOOL},
-        }),
-        Provider::Ollama => json!({
-            "model": model, "messages": chat, "stream": false, "format": schema,
-            "options": {"temperature": 0, "num_predict": most_tokens, "num_ctx": context(&message, most_tokens)},
-        }),
-        _ => json!({
-            "model": model, "messages": chat, "max_tokens": most_tokens, "temperature": 0,
-            "response_format": {
-                "type": "json_schema", "json_schema": {"name": "scores", "strict": true, "schema": schema},
-            },
-        }),
-    };
-    match body {
-        Value::Object(body) => body,
-        _ => Map::new(),
+/// What a model is asked.
+pub(super) fn question(query: &Query, window: &[Arc<Tool>]) -> Question {
+    Question {
+        instructions: INSTRUCTIONS,
+        message: message(query, window),
+        answer: AnswerForm {
+            name: "scores",
+            tool: ANSWER_TOOL,
+            description: "Takes the score of every tool",
+            schema: schema(window.len()),
+            strict: true,
+        },
+        // An id and its number are about eight tokens; some models put in blanks.
+        most_tokens: 64 + 16 * window.len(),
     }
 }
 
@@ -70,12 +55,6 @@ fn schema(candidates: usize) -> Value {
     let grade = json!({"type": "integer", "minimum": 0, "maximum": BEST});
     let properties: Map<String, Value> = ids.iter().map(|id| (id.clone(), grade.clone())).collect();
     json!({"type": "object", "properties": properties, "required": ids, "additionalProperties": false})
-}
-
-/// How long a context Ollama needs, which silently drops the head of a longer request: a token has two bytes at the
-/// very least in any text that is mostly words.
-fn context(message: &str, most_tokens: usize) -> usize {
-    ((INSTRUCTIONS.len() + message.len()) / 2 + most_tokens).next_power_of_two().max(4096)
 }
 
 /// The data, one JSON value per line, and what to do with it.
@@ -131,7 +110,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::client::body;
     use crate::excerpt::is_invisible;
+    use crate::provider::Provider;
 
     fn lines(query: &str, tools: &[Tool]) -> Vec<String> {
         let window: Vec<Arc<Tool>> = tools.iter().cloned().map(Arc::new).collect();
@@ -193,7 +174,7 @@ mod tests {
             (Provider::Anthropic, "/tools/0/input_schema"),
             (Provider::Ollama, "/format"),
         ] {
-            let body = Value::Object(body(provider, "m", &Query::new("mail it"), &window));
+            let body = Value::Object(body(provider, "m", &question(&Query::new("mail it"), &window)));
             let schema = body.pointer(at).unwrap_or_else(|| panic!("{provider} has a schema: {body}"));
             assert_eq!(schema["required"], json!(["c1", "c2", "c3"]));
             assert_eq!(schema["additionalProperties"], json!(false));

@@ -525,6 +525,7 @@ fn the_help_lists_options_under_headings() {
             "Ranking:",
             "Models:",
             "Reranking:",
+            "Language model:",
             "Picks:",
             "Definitions for a model:",
             "Output:"

@@ -29,6 +29,9 @@ mod budget;
 #[cfg(feature = "llm")]
 mod importing;
 mod llm_reranking;
+// Calls that a language model mends.
+#[cfg(feature = "llm")]
+mod llm_repair;
 // Embedding models behind an HTTP endpoint.
 #[cfg(feature = "endpoint")]
 mod endpoint;
