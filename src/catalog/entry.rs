@@ -1,4 +1,5 @@
-//! From one entry to one tool, whatever published shape the entry has.
+//! From one entry to one tool, whatever published shape the entry has: each names the schema in its own way, and OpenAI's
+//! puts the definition into a wrapper. Every field of a tool counts in every shape, within the wrapper and beside it.
 
 use std::collections::BTreeSet;
 
@@ -40,25 +41,6 @@ impl EntryFault {
     }
 }
 
-/// A published shape of a tool definition.
-#[derive(Clone, Copy, PartialEq)]
-enum Shape {
-    Native,
-    Mcp,
-    OpenAi,
-    Anthropic,
-}
-
-impl Shape {
-    fn schema_key(self) -> &'static str {
-        match self {
-            Self::Native | Self::OpenAi => "parameters",
-            Self::Mcp => "inputSchema",
-            Self::Anthropic => "input_schema",
-        }
-    }
-}
-
 /// Reads one entry; gives the tool where it has at least a name, and everything that is wrong.
 pub(super) fn read(value: &Value, default_source: Option<&str>) -> (Option<Tool>, Vec<EntryFault>) {
     let Some(object) = value.as_object() else {
@@ -66,7 +48,7 @@ pub(super) fn read(value: &Value, default_source: Option<&str>) -> (Option<Tool>
             EntryFault::new("", format!("the entry is {}, not an object", kind(value)), "give a tool definition");
         return (None, vec![fault]);
     };
-    let (shape, objects) = match detect(object) {
+    let objects = match objects(object) {
         Ok(found) => found,
         Err(fault) => return (None, vec![fault]),
     };
@@ -75,23 +57,14 @@ pub(super) fn read(value: &Value, default_source: Option<&str>) -> (Option<Tool>
         return (None, fields.faults);
     };
     let mut tool = Tool::new(name, fields.string("description").unwrap_or_default());
-    tool.parameters = fields.json(shape.schema_key());
-    match shape {
-        Shape::Native => fields.native(&mut tool),
-        Shape::Mcp => {
-            tool.title = fields.string("title");
-            tool.output_schema = fields.json("outputSchema");
-        }
-        Shape::OpenAi => {
-            tool.strict = fields.boolean("strict");
-            // OpenAI's reference: leaving `parameters` out defines a function with an empty parameter list.
-            tool.parameters.get_or_insert_with(|| Value::Object(Map::new()));
-        }
-        Shape::Anthropic => tool.strict = fields.boolean("strict"),
-    }
+    fields.definition(&mut tool);
     fields.policy(&mut tool);
+    if tool.parameters.is_none() && is_openai(object) && !fields.speaks_of_no_schema() {
+        // OpenAI's reference: leaving `parameters` out defines a function with an empty parameter list.
+        tool.parameters = Some(Value::Object(Map::new()));
+    }
     tool.source = tool.source.or_else(|| default_source.map(str::to_owned));
-    tool.id = fields.string("id").filter(|_| shape == Shape::Native).unwrap_or_else(|| tool.qualified_name());
+    tool.id = fields.string("id").unwrap_or_else(|| tool.qualified_name());
     let mut faults = fields.faults;
     faults.extend(check(&tool));
     (Some(tool), faults)
@@ -100,6 +73,12 @@ pub(super) fn read(value: &Value, default_source: Option<&str>) -> (Option<Tool>
 /// The fault of a member that stands twice.
 pub(super) fn repeated(pointer: &String) -> EntryFault {
     EntryFault::new(pointer, "the member stands twice", "remove one of them")
+}
+
+/// The fault of policy that stands beside a list of tools.
+pub(super) fn beside_list(pointer: &String) -> EntryFault {
+    let message = "it stands beside the list of tools, where it counts for nothing";
+    EntryFault::new(pointer, message, "put it into each tool, or remove it")
 }
 
 /// Reads a tool in the form in which it is serialised, where every member must be known.
@@ -176,24 +155,28 @@ pub(super) fn name_problem(name: &str) -> Option<String> {
 /// Objects, each with the pointer to it.
 type Objects<'a> = Vec<(&'static str, &'a Map<String, Value>)>;
 
-/// Tells the shape of an entry and returns the object that holds its name, and after it what stands around that.
-fn detect(object: &Map<String, Value>) -> Result<(Shape, Objects<'_>), EntryFault> {
-    match (object.get("type").and_then(Value::as_str), object.get("function")) {
-        (_, Some(Value::Object(function))) => return Ok((Shape::OpenAi, vec![("/function", function), ("", object)])),
-        (Some("function"), None) => return Ok((Shape::OpenAi, vec![("", object)])),
-        _ => {}
+/// Returns the object that holds an entry's definition, and after it what stands around that.
+fn objects(object: &Map<String, Value>) -> Result<Objects<'_>, EntryFault> {
+    if let Some(Value::Object(function)) = object.get("function") {
+        return Ok(vec![("/function", function), ("", object)]);
     }
-    if object.contains_key("inputSchema") {
-        return Ok((Shape::Mcp, vec![("", object)]));
-    }
-    if object.contains_key("input_schema") {
-        return Ok((Shape::Anthropic, vec![("", object)]));
-    }
-    match provider_tools::fault(object).filter(|_| !object.contains_key("parameters")) {
+    let defines = is_openai(object) || SCHEMA_KEYS.iter().any(|key| object.contains_key(*key));
+    match provider_tools::fault(object).filter(|_| !defines) {
         Some(fault) => Err(fault),
-        None => Ok((Shape::Native, vec![("", object)])),
+        None => Ok(vec![("", object)]),
     }
 }
+
+/// Returns `true` if an entry is a tool as OpenAI has it, with or without a wrapper.
+fn is_openai(object: &Map<String, Value>) -> bool {
+    match object.get("function") {
+        Some(function) => function.is_object(),
+        None => object.get("type").is_some_and(|kind| kind == "function"),
+    }
+}
+
+/// What the schema of the arguments is called: by us and OpenAI, by Anthropic, and by MCP.
+pub(super) const SCHEMA_KEYS: [&str; 3] = ["parameters", "input_schema", "inputSchema"];
 
 /// The native fields that are no policy.
 const NATIVE_FIELDS: [&str; 11] = [
@@ -218,16 +201,42 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// Finds a member by its snake-case name or the camel-case form of it; `null` counts as absent. Policy and the
-    /// source may stand beside the definition.
-    fn get(&self, key: &str) -> Option<(String, Value)> {
-        let camel = key.contains('_').then(|| camel_case(key));
-        let objects = if key == "source" || is_policy(key) { &self.objects[..] } else { &self.objects[..1] };
-        objects.iter().find_map(|(at, object)| {
-            [Some(key), camel.as_deref()].into_iter().flatten().find_map(|key| {
-                object.get(key).filter(|value| !value.is_null()).map(|value| (format!("{at}/{key}"), value.clone()))
-            })
-        })
+    /// Finds a field in the definition, or else beside it.
+    fn get(&self, field: &str) -> Option<(String, Value)> {
+        let place = self.places(field).into_iter().next();
+        place.map(|(pointer, value)| (pointer, value.clone()))
+    }
+
+    /// Returns where a field stands by its snake-case name, the camel-case form of it, or what others call it; `null`
+    /// counts as absent.
+    fn places(&self, field: &str) -> Vec<(String, &Value)> {
+        let camel = camel_case(field);
+        let names = match field {
+            "parameters" => &SCHEMA_KEYS[..],
+            _ if camel == field => &[field],
+            _ => &[field, camel.as_str()],
+        };
+        let around = self.objects.iter().flat_map(|(at, object)| names.iter().map(move |name| (at, object, name)));
+        let found = around.filter_map(|(at, object, name)| Some((format!("{at}/{name}"), object.get(*name)?)));
+        found.filter(|(_, value)| !value.is_null()).collect()
+    }
+
+    /// Reports the fields that stand in two places and say different things.
+    fn contradictions(&mut self) {
+        let contradiction = |field: &&str| {
+            let places = self.places(field);
+            let (first, value) = places.first()?;
+            let (other, _) = places.iter().find(|(_, other)| other != value)?;
+            let message = format!("it says something else than {first}, which is the same field");
+            Some(EntryFault::new(other, message, "remove one of them"))
+        };
+        let found: Vec<EntryFault> = NATIVE_FIELDS.iter().filter_map(contradiction).collect();
+        self.faults.extend(found);
+    }
+
+    /// Returns `true` if the entry says whether it may do without a schema.
+    fn speaks_of_no_schema(&self) -> bool {
+        ["allow_no_schema", "no_schema_mode"].iter().any(|field| self.get(field).is_some())
     }
 
     fn name(&mut self) -> Option<String> {
@@ -237,7 +246,10 @@ impl Fields<'_> {
         self.string("name")
     }
 
-    fn native(&mut self, tool: &mut Tool) {
+    /// Reads what is no policy, and the policy that is about names and schemas.
+    fn definition(&mut self, tool: &mut Tool) {
+        self.contradictions();
+        tool.parameters = self.json("parameters");
         tool.title = self.string("title");
         tool.aliases = self.aliases();
         tool.tags = self.strings("tags");
@@ -249,7 +261,7 @@ impl Fields<'_> {
         tool.http = self.typed("http", "how the tool is called over HTTP");
     }
 
-    /// Reads what decides who may see and run the tool, whatever the shape.
+    /// Reads what decides who may see and run the tool.
     fn policy(&mut self, tool: &mut Tool) {
         tool.source = self.string("source").filter(|source| !source.is_empty());
         tool.untrusted = self.boolean("untrusted").unwrap_or(false);

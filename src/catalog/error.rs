@@ -83,6 +83,17 @@ pub enum CatalogError {
         /// What is wrong with it.
         source: OpenApiError,
     },
+    /// Policy stands beside the tools, where it counts for none of them.
+    #[error(
+        "{origin}: the member {pointer:?} stands beside the list of tools, where it counts for nothing; put it into each \
+         tool, or remove it"
+    )]
+    PolicyBeside {
+        /// Where the text comes from.
+        origin: String,
+        /// JSON pointer to the member.
+        pointer: String,
+    },
     /// The JSON is of no known catalog format.
     #[error(
         "{origin}: no catalog format recognised ({found}); expected tool definitions as a JSON array, JSON Lines, \

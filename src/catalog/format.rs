@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::entry::{self, EntryFault};
 use super::error::{CatalogError, Position};
+use super::policy::is_policy;
 use super::{gemini, provider_tools};
 use crate::excerpt::marked;
 use crate::import::openapi::{self, Document, LeftOut, OpenApiError};
@@ -107,7 +108,7 @@ fn lines(text: &str) -> Vec<Entry> {
 fn unwrap(Json { mut value, repeated }: Json, origin: &str) -> Result<Vec<Entry>, CatalogError> {
     let unknown = |found: String| CatalogError::UnknownFormat { origin: origin.to_owned(), found };
     let list = match &mut value {
-        Value::Array(_) => List { tools: value, at: "", source: None },
+        Value::Array(_) => List { tools: value, at: "", source: None, policy: Vec::new() },
         Value::Object(object) => match take_list(object) {
             Some(list) => list,
             None if ["name", "function"].into_iter().chain(gemini::LISTS).any(|key| object.contains_key(key)) => {
@@ -120,6 +121,9 @@ fn unwrap(Json { mut value, repeated }: Json, origin: &str) -> Result<Vec<Entry>
         },
         other => return Err(unknown(kind(other).to_owned())),
     };
+    if let Some(pointer) = list.policy.first() {
+        return Err(CatalogError::PolicyBeside { origin: origin.to_owned(), pointer: pointer.clone() });
+    }
     let (items, repeated) =
         list.items(repeated).map_err(|found| unknown(format!("`tools` is {found}, not an array")))?;
     if let Some(pointer) = repeated.into_iter().next() {
@@ -148,6 +152,8 @@ struct List {
     /// The pointer to it.
     at: &'static str,
     source: Option<Arc<str>>,
+    /// Pointers to the policy that stands beside it.
+    policy: Vec<String>,
 }
 
 impl List {
@@ -172,14 +178,21 @@ impl List {
 
 /// Takes the tools out of a request, a `tools/list` result, or the JSON-RPC response with one.
 fn take_list(object: &mut Map<String, Value>) -> Option<List> {
-    if let Some(Value::Object(result)) = object.get_mut("result")
-        && let Some(tools) = result.shift_remove("tools")
-    {
-        return Some(List { tools, at: "/result/tools", source: None });
-    }
-    let tools = object.shift_remove("tools")?;
-    let source = object.get("source").and_then(Value::as_str).map(Arc::from);
-    Some(List { tools, at: "/tools", source })
+    let (tools, at) = match object.get_mut("result") {
+        Some(Value::Object(result)) if result.contains_key("tools") => (result.shift_remove("tools")?, "/result/tools"),
+        _ => (object.shift_remove("tools")?, "/tools"),
+    };
+    let result = object.get("result").and_then(Value::as_object).filter(|_| at == "/result/tools");
+    let around = [("", Some(&*object)), ("/result", result)];
+    let around = || around.into_iter().filter_map(|(at, object)| Some((at, object?)));
+    let source = around().find_map(|(_, object)| object.get("source")?.as_str()).map(Arc::from);
+    let policy = around().flat_map(|(at, object)| {
+        object
+            .iter()
+            .filter(|(key, value)| is_policy(key) && !value.is_null())
+            .map(move |(key, _)| format!("{at}/{key}"))
+    });
+    Some(List { tools, at, source, policy: policy.collect() })
 }
 
 /// Takes the tools out of an item that holds several: a page of a list, or Gemini's declarations.
@@ -206,9 +219,9 @@ fn collect(mut item: Item, items: &mut Vec<Item>, faults: &mut Vec<EntryFault>) 
     let declarations = gemini::take_declarations(object);
     let is_gemini = declarations.is_some();
     let list = match declarations {
-        Some((at, tools)) => List { tools, at, source: item.source.clone() },
+        Some((at, tools)) => List { tools, at, source: item.source.clone(), policy: Vec::new() },
         None => match take_list(object) {
-            Some(list) => list,
+            Some(list) => List { source: list.source.or(item.source.clone()), ..list },
             None => {
                 items.push(item);
                 return false;
@@ -216,6 +229,7 @@ fn collect(mut item: Item, items: &mut Vec<Item>, faults: &mut Vec<EntryFault>) 
         },
     };
     let at = list.at;
+    faults.extend(list.policy.iter().map(entry::beside_list));
     let (within, beside) = match list.items(item.repeated) {
         Ok(found) => found,
         Err(found) => {

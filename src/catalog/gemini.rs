@@ -5,7 +5,8 @@
 
 use serde_json::{Map, Value};
 
-use super::entry::EntryFault;
+use super::entry::{EntryFault, SCHEMA_KEYS};
+use super::policy::is_field;
 use crate::excerpt::marked;
 use crate::schema::{Holds, holds, take_null};
 
@@ -30,12 +31,20 @@ pub(super) fn beside(key: &str) -> EntryFault {
 /// Makes a native entry of a declaration.
 pub(super) fn native(mut declaration: Value) -> Value {
     let Some(members) = declaration.as_object_mut() else { return declaration };
-    let schemas = ["parametersJsonSchema", "parameters_json_schema"];
-    if let Some(parameters) = members.get_mut("parameters") {
-        json_schema(parameters);
-    } else if let Some(schema) = schemas.into_iter().find_map(|key| members.shift_remove(key)) {
-        members.insert("parameters".to_owned(), schema);
-    } else {
+    for (theirs, json, ours) in [
+        ("parameters", ["parametersJsonSchema", "parameters_json_schema"], "parameters"),
+        ("response", ["responseJsonSchema", "response_json_schema"], "output_schema"),
+    ] {
+        if let Some(mut schema) = members.shift_remove(theirs) {
+            json_schema(&mut schema);
+            members.insert(ours.to_owned(), schema);
+        } else if let Some(schema) = json.into_iter().find_map(|key| members.shift_remove(key)) {
+            members.insert(ours.to_owned(), schema);
+        }
+    }
+    let says = |field| members.keys().any(|key| is_field(key, field));
+    if !SCHEMA_KEYS.iter().any(|key| members.contains_key(*key)) && !says("allow_no_schema") && !says("no_schema_mode")
+    {
         // A function without parameters takes no arguments.
         members.insert("parameters".to_owned(), Value::Object(Map::new()));
     }

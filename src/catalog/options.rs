@@ -97,7 +97,13 @@ impl CatalogOptions {
     /// of an API request to OpenAI (Chat Completions and Responses), Anthropic, Gemini or Ollama: as a JSON array, as
     /// JSON Lines, or in the `tools` member of an object. A line may be a page of `tools/list`. Gemini's schemas are
     /// made JSON Schemas. The operations of an OpenAPI document ([`openapi`](crate::import::openapi)), JSON or YAML, are
-    /// tools as well; one that cannot be read is left out and stands in [`Catalog::notices`]. A tool that the provider defines itself, such as `web_search`, is left out and stands in
+    /// tools as well; one that cannot be read is left out and stands in [`Catalog::notices`].
+    ///
+    /// Every field of a tool (`aliases`, `tags`, `requires`, `safe`, …) counts in each of these shapes, in snake or camel
+    /// case, within a wrapper such as `{"function": …}` and beside it. Policy beside a list of tools is refused, and so are
+    /// two places that say different things of one field; members that are no field of a tool are let be.
+    ///
+    /// A tool that the provider defines itself, such as `web_search`, is left out and stands in
     /// [`Catalog::notices`]. `origin` names the bytes in messages.
     ///
     /// # Errors

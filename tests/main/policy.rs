@@ -2,7 +2,7 @@
 //! a source that a policy names is restricted with all that look like it.
 
 use picktools::call::CallError;
-use picktools::catalog::{CatalogError, Position};
+use picktools::catalog::{CatalogError, NoSchemaMode, Position};
 use picktools::provider::{Arguments, ToolCall};
 use picktools::{Access, Catalog, CatalogOptions, Hydrator, PickOptions, Tool};
 use serde_json::{Value, json};
@@ -170,6 +170,109 @@ fn policy_counts_in_every_format_and_beside_a_wrapper_too() {
     ] {
         assert_eq!(tool(with(entry.clone(), within)), native, "{entry} in {within:?}");
     }
+}
+
+#[test]
+fn every_field_counts_in_every_format_and_beside_a_wrapper_too() {
+    let fields = json!({"id": "p1", "title": "Pay", "description": "Pays", "tags": ["money"], "strict": true,
+        "aliases": ["settle", {"name": "remit", "deprecated": true}], "requires": ["log_in"],
+        "provider_schema": {"type": "object"}, "outputSchema": {"type": "object"}, "source": "bank"});
+    let with = |mut entry: Value, within: &str| {
+        let place = entry.pointer_mut(within).and_then(Value::as_object_mut).expect("an object");
+        place.extend(fields.as_object().expect("an object").clone());
+        entry
+    };
+    let tool = |entry: &Value| {
+        let catalog = read(&json!([entry]).to_string()).unwrap_or_else(|error| panic!("{entry}: {error}"));
+        Tool::clone(&catalog.tools()[0])
+    };
+    let native = tool(&with(json!({"name": "pay", "parameters": {}}), ""));
+    assert_eq!((native.id.as_str(), native.aliases.len(), native.requires.len()), ("p1", 2, 1));
+    for (within, entry) in [
+        ("", json!({"name": "pay", "inputSchema": {}})),
+        ("", json!({"name": "pay", "input_schema": {}})),
+        ("", json!({"type": "function", "name": "pay", "parameters": {}})),
+        ("", json!({"type": "function", "name": "pay"})),
+        ("", json!({"type": "function", "function": {"name": "pay"}, "parameters": {}})),
+        ("", json!({"type": "function", "function": {"name": "pay", "parameters": {}}})),
+        ("/function", json!({"type": "function", "function": {"name": "pay", "parameters": {}}})),
+        ("/functionDeclarations/0", json!({"functionDeclarations": [{"name": "pay"}]})),
+    ] {
+        assert_eq!(tool(&with(entry.clone(), within)), native, "{entry} in {within:?}");
+    }
+    let declaration = json!({"name": "pay", "response": {"type": "OBJECT"}});
+    assert_eq!(tool(&json!({"functionDeclarations": [declaration]})).output_schema, Some(json!({"type": "object"})));
+}
+
+#[test]
+fn a_tool_without_a_schema_is_one_in_every_format() {
+    let mode = json!({"allowNoSchema": true, "noSchemaMode": "human-approval"});
+    for (within, entry) in [
+        ("", json!({"name": "pay"})),
+        ("", json!({"type": "function", "name": "pay"})),
+        ("", json!({"type": "function", "function": {"name": "pay"}})),
+        ("/function", json!({"type": "function", "function": {"name": "pay"}})),
+        ("/functionDeclarations/0", json!({"functionDeclarations": [{"name": "pay"}]})),
+    ] {
+        let with = |members: &Value| {
+            let mut entry = entry.clone();
+            let place = entry.pointer_mut(within).and_then(Value::as_object_mut).expect("an object");
+            place.extend(members.as_object().expect("an object").clone());
+            json!([entry]).to_string()
+        };
+        let catalog = read(&with(&mode)).unwrap_or_else(|error| panic!("{entry}: {error}"));
+        let tool = &catalog.tools()[0];
+        assert_eq!((&tool.parameters, tool.no_schema_mode), (&None, Some(NoSchemaMode::HumanApproval)), "{entry}");
+        // Half a permission is none, and no schema that takes no arguments either.
+        let error = read(&with(&json!({"allow_no_schema": true}))).expect_err("it has no mode").to_string();
+        assert!(error.contains("`parameters` is missing"), "{entry}: {error}");
+    }
+}
+
+#[test]
+fn two_places_that_say_different_things_of_one_field_are_refused() {
+    let wrapped = |beside: Value| {
+        let mut entry = json!({"type": "function", "function": {"name": "a", "parameters": {}, "tags": ["x"]}});
+        entry.as_object_mut().expect("an object").extend(beside.as_object().expect("an object").clone());
+        entry
+    };
+    let pointer = |entry: &Value| {
+        let found = places(&json!([entry]).to_string());
+        assert_eq!(found.len(), 1, "{entry}: {found:?}");
+        found[0].1.clone()
+    };
+    for (entry, expected) in [
+        (wrapped(json!({"name": "b"})), "/name"),
+        (wrapped(json!({"parameters": {"type": "object"}})), "/parameters"),
+        (wrapped(json!({"inputSchema": {"type": "object"}})), "/inputSchema"),
+        (wrapped(json!({"tags": ["y"]})), "/tags"),
+        (json!({"name": "a", "inputSchema": {}, "input_schema": {"type": "object"}}), "/inputSchema"),
+        (json!({"name": "a", "parameters": {}, "input_schema": {"type": "object"}}), "/input_schema"),
+        (
+            json!({"name": "a", "parameters": {}, "outputSchema": {}, "output_schema": {"type": "object"}}),
+            "/outputSchema",
+        ),
+    ] {
+        assert_eq!(pointer(&entry), expected, "{entry}");
+    }
+    for same in [json!({"name": "a", "tags": ["x"]}), json!({"parameters": {}}), json!({"parameters": null})] {
+        read(&json!([wrapped(same.clone())]).to_string()).unwrap_or_else(|error| panic!("{same}: {error}"));
+    }
+}
+
+#[test]
+fn policy_beside_a_list_of_tools_is_refused() {
+    for text in [
+        r#"{"tools": [{"name": "a", "parameters": {}}], "untrusted": true}"#,
+        r#"{"result": {"tools": [{"name": "a", "inputSchema": {}}], "untrusted": true}}"#,
+        r#"[{"tools": [{"name": "a", "inputSchema": {}}], "untrusted": true}]"#,
+    ] {
+        let error = read(text).expect_err(text).to_string();
+        assert!(error.contains("untrusted") && error.contains("put it into each tool"), "{text}: {error}");
+    }
+    let body =
+        r#"{"model": "m", "messages": [], "metadata": {"safe": "no"}, "tools": [{"name": "a", "parameters": {}}]}"#;
+    read(body).expect("a request is a catalog too");
 }
 
 /// One tool of each source, which differ in how they write `chat`, and one of another.

@@ -361,7 +361,7 @@ fn broken_catalogs_are_refused_by_file_and_place() {
         }
     }
     let message = refusal(&["pick", "x", "--catalog", "fixtures"]);
-    assert!(message.contains("fixtures holds no *.json or *.jsonl file"), "{message}");
+    assert!(message.contains("fixtures holds no *.json, *.jsonl, *.yaml or *.yml file"), "{message}");
     let empty = answer(&["pick", "x", "--catalog", "fixtures/broken/empty.json"]);
     assert!(empty.starts_with("No tool fits: the catalog is empty."), "an empty catalog is not an error: {empty}");
 }
