@@ -239,7 +239,7 @@ impl Settling {
         }
     }
 
-    /// Aliases are looked up without their source, so each may stand only once, and none may be another tool's name.
+    /// Aliases are looked up without their source, so each may stand only once, and none may be a tool's name.
     fn aliases(&mut self) {
         let mut names: HashMap<&str, usize> = HashMap::with_capacity(self.tools.len());
         for (at, tool) in self.left() {
@@ -258,11 +258,24 @@ impl Settling {
                     found.push((at, index, message, "remove the alias"));
                     continue;
                 }
-                let first = *claimed.entry(name).or_insert(at);
-                if first != at {
-                    let message =
-                        format!("Duplicate tool alias '{name}', already claimed by {:?}", self.tools[first].id);
-                    found.push((at, index, message, "let one tool have it"));
+                if *name == tool.name {
+                    let message = format!("Duplicate tool alias '{name}', which is the tool's own name");
+                    found.push((at, index, message, "remove the alias"));
+                    continue;
+                }
+                match claimed.get(name.as_str()) {
+                    None => {
+                        claimed.insert(name, at);
+                    }
+                    Some(&first) if first == at => {
+                        let message = format!("Duplicate tool alias '{name}', which stands twice");
+                        found.push((at, index, message, "remove one of them"));
+                    }
+                    Some(&first) => {
+                        let message =
+                            format!("Duplicate tool alias '{name}', already claimed by {:?}", self.tools[first].id);
+                        found.push((at, index, message, "let one tool have it"));
+                    }
                 }
             }
         }

@@ -216,7 +216,7 @@ pub enum FaultKind {
     DuplicateTool,
     /// A name looks like another.
     ConfusableName,
-    /// An alias is claimed twice, is another tool's name, or is given to another tool by the operator.
+    /// An alias is claimed twice, is a tool's name, or is given to another tool by the operator.
     AliasConflict,
     /// An alias of an untrusted source does not count.
     UntrustedAlias,

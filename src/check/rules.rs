@@ -64,7 +64,7 @@ rules! {
     DUPLICATE_TOOL = "duplicate-tool", Error,
         "Two tools have one identity", "rename one of them";
     ALIAS_CONFLICT = "alias-conflict", Error,
-        "An alias is claimed twice or is another tool's name", "let one tool have it";
+        "An alias is claimed twice or is a tool's name", "let one tool have it";
     OPERATOR_ALIAS = "operator-alias", Error,
         "An alias of the operator means no tool, or several", "name one tool of the catalog";
     PROVIDER_TOOL = "provider-tool", Note,

@@ -1,7 +1,7 @@
 //! Who may take a name: conflicts, sources without trust, the operator's aliases, and names that look like others.
 
 use picktools::catalog::{Alias, CatalogError, Conflicts, OperatorAliases};
-use picktools::names::{NameTable, Resolution, ResolvedVia};
+use picktools::names::{Advertising, NameTable, Resolution, ResolvedVia};
 use picktools::{Catalog, CatalogOptions, Engine, PickOptions, Tool, pick_tools};
 use serde_json::{Value, json};
 
@@ -49,6 +49,31 @@ fn an_alias_claimed_twice_is_refused_or_the_first_keeps_it() {
     assert_eq!([tool_of(&catalog, "run"), tool_of(&catalog, "two")], ["s/tool1", "s/tool2"]);
     assert_eq!(catalog.notices().len(), 1);
     assert!(catalog.notices()[0].to_string().contains("Duplicate tool alias 'run'"));
+}
+
+#[test]
+fn an_alias_that_stands_twice_or_is_the_tool_s_own_name_is_refused() {
+    let entries = [
+        json!({"name": "terminalRun", "aliases": ["bash", "terminalRun", {"name": "bash", "deprecated": true}, "sh"],
+            "parameters": {}}),
+        entry("b", "s", &["bash"]),
+    ];
+    let error = read(&CatalogOptions::default(), &entries).expect_err("strict refuses").to_string();
+    for part in [
+        "3 faults",
+        "at /aliases/1: Duplicate tool alias 'terminalRun', which is the tool's own name",
+        "at /aliases/2: Duplicate tool alias 'bash', which stands twice",
+        "Duplicate tool alias 'bash', already claimed by \"terminalRun\"",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let catalog = read(&warn(), &entries).expect("warn keeps the first");
+    let tool = &catalog.tools()[0];
+    assert_eq!(tool.aliases.iter().map(|alias| alias.name.as_str()).collect::<Vec<_>>(), ["bash", "sh"]);
+    assert!(!tool.aliases[0].deprecated);
+    assert_eq!(catalog.notices().len(), 3, "{:?}", catalog.notices());
+    let shown = Advertising::Expanded.apply(catalog.tools()).expect("it can be shown");
+    assert_eq!(shown.iter().map(|shown| shown.name.as_str()).collect::<Vec<_>>(), ["terminalRun", "bash", "sh", "b"]);
 }
 
 #[test]
@@ -161,15 +186,27 @@ fn aliases_of_the_operator_that_mean_no_tool_are_told_all_at_once() {
 }
 
 #[test]
-fn the_ecosystem_s_names_find_the_tools_of_the_seed_terminal() {
-    let entries =
-        [entry("terminalRun", "host", &[]), entry("terminalReadFile", "host", &[]), entry("read_file", "evil", &[])];
-    let options = CatalogOptions { aliases: Some(OperatorAliases::ecosystem()), ..untrusted("evil") };
-    let catalog = read(&options, &entries).expect("it is valid");
-    for (name, tool) in
-        [("bash", "host/terminalRun"), ("shell", "host/terminalRun"), ("read_file", "host/terminalReadFile")]
-    {
-        assert_eq!(tool_of(&catalog, name), tool, "{name}");
+fn the_ecosystem_s_names_find_the_tools_that_hosts_have_for_them() {
+    let ecosystem = || CatalogOptions { aliases: Some(OperatorAliases::ecosystem()), ..untrusted("evil") };
+    for (tool, names) in [
+        ("terminalRun", &["bash", "shell", "run", "exec", "execute_command"][..]),
+        ("terminalReadFile", &["read_file", "readFile", "cat", "read"]),
+        ("terminalWrite", &["write_file", "write", "write_to_file", "create_file"]),
+        ("terminalCd", &["cd", "chdir", "change_directory"]),
+        ("terminalRunPython", &["python"]),
+        ("webSearch", &["search", "google"]),
+        ("githubCreatePR", &["create_pr"]),
+        ("execute_command", &["bash"]),
+        ("write_to_file", &["write_file"]),
+        ("replace_in_file", &["edit_file"]),
+        ("search_files", &["grep"]),
+        ("list_files", &["ls"]),
+    ] {
+        let entries = [entry(tool, "host", &[]), entry(names[0], "evil", &[])];
+        let catalog = read(&ecosystem(), &entries).expect("it is valid");
+        for name in names {
+            assert_eq!(tool_of(&catalog, name), format!("host/{tool}"), "{name}");
+        }
     }
 }
 
