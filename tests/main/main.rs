@@ -45,6 +45,7 @@ mod endpoint;
 mod truth;
 // What a request rules out.
 mod negation;
+mod mcp_configurations;
 // The real MiniLM for the ONNX path.
 #[cfg(feature = "fastembed")]
 mod minilm;
