@@ -17,6 +17,9 @@
 //! # Ok::<(), mcp::McpConfigError>(())
 //! ```
 
+#[cfg(feature = "mcp")]
+mod client;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -24,6 +27,9 @@ use std::path::{Path, PathBuf};
 use jsonc_parser::ParseOptions;
 use serde_json::{Map, Value};
 use thiserror::Error;
+
+#[cfg(feature = "mcp")]
+pub use client::{Limits, ListError, Listing, list};
 
 use crate::excerpt::{MAX_NAME_CHARS, marked};
 use crate::json::Json;
