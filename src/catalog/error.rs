@@ -224,8 +224,8 @@ pub enum FaultKind {
     OperatorAlias,
     /// A tool that the provider defines itself is left out.
     ProviderTool,
-    /// An operation of an OpenAPI document is left out, because it cannot be read or makes no valid tool.
-    LeftOutOperation,
+    /// An operation of an OpenAPI document, or a tool of an MCP server, is left out, because it makes no valid tool.
+    LeftOut,
 }
 
 /// One fault of one catalog entry.

@@ -3,7 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::error::CatalogError;
+use crate::import::mcp;
+use crate::excerpt::{MAX_NAME_CHARS, marked};
 
 /// File names that stand for all of a folder, in this order: a set of an evaluation has other files beside them.
 const FOLDER_FILES: [&str; 2] = ["tools.jsonl", "tools.json"];
@@ -14,6 +18,11 @@ const ENDINGS: [&str; 4] = ["json", "jsonl", "yaml", "yml"];
 /// File names without their ending that do not tell what an OpenAPI document describes: its title does.
 const SILENT_NAMES: [&str; 6] = ["openapi", "swagger", "api", "spec", "api-docs", "apispec"];
 
+/// What MCP has of a tool, and a catalog too.
+///
+/// Source: `modelcontextprotocol.io/specification`, revision 2026-07-28, `Tool`; `icons` and `_meta` are for others.
+const MEMBERS_OF_MCP: [&str; 6] = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
+
 /// A file of a catalog, or what stands for one.
 #[derive(Debug, Clone)]
 pub struct CatalogFile {
@@ -21,12 +30,41 @@ pub struct CatalogFile {
     pub(super) bytes: Vec<u8>,
     /// The source of tools that name none, where nothing else is said.
     pub(super) source: Option<String>,
+    /// Whether one entry that makes no valid tool is left out instead of refusing all.
+    pub(super) is_live: bool,
 }
 
 impl CatalogFile {
     /// Makes a file of what was read elsewhere; `origin` names it in messages.
     pub fn new(origin: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
-        Self { origin: origin.into(), bytes: bytes.into(), source: None }
+        Self { origin: origin.into(), bytes: bytes.into(), source: None, is_live: false }
+    }
+
+    /// Makes a file of the tools that an MCP server sent. What the protocol does not have is left out: a server must not say
+    /// whom to trust, or that its tools come from another. One that makes no valid tool, or has the name of one before it, is
+    /// left out and stands in [`Catalog::notices`](super::Catalog::notices).
+    pub fn of_server(name: &str, tools: &[Value]) -> Self {
+        let own = |tool: &Value| match tool {
+            Value::Object(members) => {
+                let known = members.iter().filter(|(key, _)| MEMBERS_OF_MCP.contains(&key.as_str()));
+                Value::Object(known.map(|(key, value)| (key.clone(), value.clone())).collect())
+            }
+            other => other.clone(),
+        };
+        let tools = Value::Array(tools.iter().map(own).collect());
+        let origin = format!("MCP server {}", marked(name, MAX_NAME_CHARS));
+        Self { origin, bytes: tools.to_string().into_bytes(), source: Some(name.to_owned()), is_live: true }
+    }
+
+    /// Whether its tools were sent by a server.
+    pub fn is_live(&self) -> bool {
+        self.is_live
+    }
+
+    /// Returns its text where that is a configuration of MCP servers: no tools, but where to ask for them
+    /// ([`import::mcp`](crate::import::mcp)).
+    pub fn mcp_configuration(&self) -> Option<&str> {
+        std::str::from_utf8(&self.bytes).ok().filter(|text| mcp::is_configuration(text))
     }
 
     /// Reads a file, or the files of a folder: its `tools.jsonl` or `tools.json` where it holds one, else all that end
@@ -43,7 +81,7 @@ impl CatalogFile {
 
     fn read(path: &Path) -> Result<Self, CatalogError> {
         let bytes = fs::read(path).map_err(|source| CatalogError::Read { path: path.to_owned(), source })?;
-        Ok(Self { origin: path.display().to_string(), bytes, source: default_source(path) })
+        Ok(Self { origin: path.display().to_string(), bytes, source: default_source(path), is_live: false })
     }
 }
 

@@ -111,7 +111,7 @@ impl CatalogOptions {
     /// As [`CatalogOptions::open`].
     pub fn read(&self, bytes: &[u8], origin: &str) -> Result<Catalog, CatalogError> {
         let mut entries = Entries::default();
-        self.read_file(bytes, origin, None, std::convert::identity, &mut entries)?;
+        self.read_file(&CatalogFile::new(origin, bytes), std::convert::identity, &mut entries)?;
         self.build(&[], entries, origin)
     }
 
@@ -169,7 +169,7 @@ impl CatalogOptions {
                 [_] => position,
                 _ => Position::File { number: index + 1, origin: Arc::clone(&origin), position: Box::new(position) },
             };
-            self.read_file(&file.bytes, &file.origin, file.source.as_deref(), place, &mut all)?;
+            self.read_file(file, place, &mut all)?;
         }
         let origin = match files {
             [file] => file.origin.clone(),
@@ -180,14 +180,12 @@ impl CatalogOptions {
 
     fn read_file(
         &self,
-        bytes: &[u8],
-        origin: &str,
-        file_source: Option<&str>,
+        file: &CatalogFile,
         place: impl Fn(Position) -> Position,
         all: &mut Entries,
     ) -> Result<(), CatalogError> {
-        let entries = format::split(bytes, origin)?;
-        let source = self.default_source.as_deref().or(file_source);
+        let entries = format::split(&file.bytes, &file.origin)?;
+        let source = self.default_source.as_deref().or(file.source.as_deref());
         let read: Vec<_> = entries
             .par_iter()
             .map(|entry| {
@@ -206,11 +204,11 @@ impl CatalogOptions {
                 }
                 Err(fault) => (None, vec![fault.clone()]),
             };
-            let left_out = entry.is_operation && !faults.is_empty();
+            let left_out = (entry.is_operation || file.is_live) && !faults.is_empty();
             for fault in faults {
-                let fault = if left_out { fault.of(FaultKind::LeftOutOperation) } else { fault };
+                let fault = if left_out { fault.of(FaultKind::LeftOut) } else { fault };
                 let fault = fault.at(&position, tool.as_ref());
-                let notice = matches!(fault.kind, FaultKind::ProviderTool | FaultKind::LeftOutOperation);
+                let notice = matches!(fault.kind, FaultKind::ProviderTool | FaultKind::LeftOut);
                 if notice { &mut all.left_out } else { &mut all.faults }.push(fault);
             }
             if left_out {

@@ -217,7 +217,7 @@ fn rule_of(kind: FaultKind) -> &'static Rule {
         FaultKind::AliasConflict | FaultKind::UntrustedAlias => &rules::ALIAS_CONFLICT,
         FaultKind::OperatorAlias => &rules::OPERATOR_ALIAS,
         FaultKind::ProviderTool => &rules::PROVIDER_TOOL,
-        FaultKind::LeftOutOperation => &rules::LEFT_OUT_OPERATION,
+        FaultKind::LeftOut => &rules::LEFT_OUT,
     }
 }
 

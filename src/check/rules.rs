@@ -69,8 +69,8 @@ rules! {
         "An alias of the operator means no tool, or several", "name one tool of the catalog";
     PROVIDER_TOOL = "provider-tool", Note,
         "The entry is a tool of the provider without a definition", "give it to the provider beside the picks";
-    LEFT_OUT_OPERATION = "left-out-operation", Warning,
-        "An operation of an OpenAPI document makes no tool", "mend the document";
+    LEFT_OUT = "left-out", Warning,
+        "An operation of an OpenAPI document, or a tool of an MCP server, makes no valid tool", "mend it where it comes from";
     CONFUSABLE_NAME = "confusable-name", Error,
         "A name looks like another and is written otherwise", "write it in the letters of one script, or rename the tool";
     IMITATED_NAME = "imitated-name", Warning,

@@ -143,14 +143,14 @@ fn what_deletes_is_unsafe_and_what_gets_reads_only() {
 fn what_makes_no_tool_is_left_out_and_said() {
     let catalog = open("library.yaml");
     let [notice] = catalog.notices() else { panic!("{:?}", catalog.notices()) };
-    assert_eq!(notice.kind, FaultKind::LeftOutOperation);
+    assert_eq!(notice.kind, FaultKind::LeftOut);
     assert_eq!(
         notice.to_string(),
         "GET /loans at /paths/~1loans/get/parameters/0/schema: \"https://elsewhere.example/schemas.json#/Date\" refers to \
          another document, which is not fetched; bundle the documents into one"
     );
     let report = CheckReport::open(fixture("openapi/library.yaml"), &CatalogOptions::default()).expect("it is checked");
-    assert!(report.findings.iter().any(|finding| finding.code == "left-out-operation"));
+    assert!(report.findings.iter().any(|finding| finding.code == "left-out"));
 }
 
 #[test]

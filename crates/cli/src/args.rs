@@ -226,9 +226,7 @@ impl ModelArgs {
 
 impl FolderArgs {
     fn cache_dir(&self) -> Option<PathBuf> {
-        self.cache_dir.clone().or_else(|| {
-            directories::ProjectDirs::from("", "", "picktools").map(|folders| folders.cache_dir().to_owned())
-        })
+        self.cache_dir.clone().or_else(user_cache_dir)
     }
 
     /// Where fetched models are kept.
@@ -472,4 +470,15 @@ pub(super) fn progress_bar(what: &'static str) -> ProgressBar {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
+}
+
+/// The folder of caches where nothing else is said.
+fn user_cache_dir() -> Option<PathBuf> {
+    directories::ProjectDirs::from("", "", "picktools").map(|folders| folders.cache_dir().to_owned())
+}
+
+/// The folder of caches for what has no option of its own.
+#[cfg(feature = "mcp")]
+pub(super) fn default_cache_dir() -> Option<PathBuf> {
+    std::env::var_os("PICKTOOLS_CACHE_DIR").map(PathBuf::from).or_else(user_cache_dir)
 }

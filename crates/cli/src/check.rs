@@ -60,12 +60,12 @@ impl CheckCommand {
     /// Answers "no" where something is as bad as what is denied, reported or not.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let files = self.catalog.files()?;
-        let mut report = CheckReport::read_files(&files, &self.catalog.options()?)?;
+        let mut report = CheckReport::read_files(&files, &self.catalog.options(&files)?)?;
         output::warn_of_unknown(&report.unknown_values);
         if let Some(folder) = &self.skills {
             let found = SkillFolder::open(folder)?;
             // What is wrong with the catalog is told already.
-            let options = CatalogOptions { conflicts: Conflicts::Warn, ..self.catalog.options()? };
+            let options = CatalogOptions { conflicts: Conflicts::Warn, ..self.catalog.options(&files)? };
             let catalog = options.read_files(&files).ok();
             if catalog.is_none() {
                 output::warn("the skills' tools are looked for once the catalog can be read");

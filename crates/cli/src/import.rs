@@ -1,6 +1,8 @@
 //! `picktools import`: a catalog, as JSON Lines, of what people already have.
 
 mod filter;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod openapi;
 
 use std::process::ExitCode;
@@ -18,12 +20,17 @@ enum What {
     /// The operations of OpenAPI documents (2.0, 3.0, 3.1; JSON or YAML).
     #[command(name = "openapi")]
     OpenApi(openapi::OpenApiCommand),
+    /// The tools of MCP servers: those of configuration files, of an address, or of a command after `--`.
+    #[cfg(feature = "mcp")]
+    Mcp(mcp::McpCommand),
 }
 
 impl ImportCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.what {
             What::OpenApi(command) => command.run(),
+            #[cfg(feature = "mcp")]
+            What::Mcp(command) => command.run(),
         }
     }
 }

@@ -12,6 +12,8 @@ mod heading;
 mod history;
 mod import;
 mod index;
+#[cfg(feature = "mcp")]
+mod live;
 mod llm;
 mod models;
 mod numbers;
@@ -55,7 +57,7 @@ enum Command {
     Validate(validate::ValidateCommand),
     /// Look for what is wrong with a catalog: schemas, names and aliases, and texts written to deceive a model.
     Check(check::CheckCommand),
-    /// Make a catalog, as JSON Lines, of what people already have: OpenAPI documents.
+    /// Make a catalog, as JSON Lines, of what people already have: OpenAPI documents, MCP servers.
     Import(import::ImportCommand),
     /// Measure ranking quality and latency on queries with known answers.
     Eval(eval::EvalCommand),

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 
+#[cfg(feature = "mcp")]
+use super::live::{self, LiveArgs};
 use super::{heading, output};
 use picktools::catalog::{CatalogFile, Conflicts, OperatorAliases};
 use picktools::{Catalog, CatalogOptions};
@@ -14,8 +16,9 @@ use picktools::{Catalog, CatalogOptions};
 #[derive(Args)]
 #[command(next_help_heading = heading::CATALOG)]
 pub(super) struct CatalogArgs {
-    /// A file of tools or an OpenAPI document, `-` for standard input, or a folder: its tools.jsonl or tools.json, else all
-    /// its *.json, *.jsonl, *.yaml and *.yml files; may be repeated.
+    /// A file of tools, an OpenAPI document, or a configuration of MCP servers, which are asked for their tools; `-` for
+    /// standard input; or a folder: its tools.jsonl or tools.json, else all its *.json, *.jsonl, *.yaml and *.yml files;
+    /// may be repeated.
     #[arg(long, value_name = "PATH", required = true)]
     catalog: Vec<PathBuf>,
     #[command(flatten)]
@@ -30,15 +33,19 @@ pub(super) struct ReadingArgs {
     /// names that skills and models use for the tools that nearly every host has.
     #[arg(long, value_name = "FILE|ecosystem")]
     aliases: Option<PathBuf>,
-    /// What becomes of names and aliases that two tools claim: refuse the catalog, or keep the first and warn.
-    #[arg(long, value_enum, value_name = "HOW", default_value = "strict")]
-    conflicts: ConflictsArg,
+    /// What becomes of names and aliases that two tools claim: refuse the catalog (strict), or keep the first and warn, as is
+    /// done where MCP servers are asked: one of them must not take down the others.
+    #[arg(long, value_enum, value_name = "HOW")]
+    conflicts: Option<ConflictsArg>,
     /// An untrusted source, with all that look like it: its aliases do not count, its names give way; may be repeated.
     #[arg(long = "untrusted-source", value_name = "SOURCE")]
     untrusted_sources: Vec<String>,
     /// Let aliases that untrusted sources claim count, but for those of the ecosystem.
     #[arg(long)]
     allow_claimed_aliases: bool,
+    #[cfg(feature = "mcp")]
+    #[command(flatten)]
+    live: LiveArgs,
 }
 
 /// What becomes of conflicts.
@@ -56,25 +63,57 @@ impl CatalogArgs {
 
     /// Reads its files and no more.
     pub(super) fn files(&self) -> anyhow::Result<Vec<CatalogFile>> {
-        catalog_files(&self.catalog)
+        self.reading.files(&self.catalog)
     }
 
-    /// How it is read.
-    pub(super) fn options(&self) -> anyhow::Result<CatalogOptions> {
-        self.reading.options()
+    /// How they are read.
+    pub(super) fn options(&self, files: &[CatalogFile]) -> anyhow::Result<CatalogOptions> {
+        self.reading.options(files)
     }
 }
 
 impl ReadingArgs {
     /// Reads a catalog, and warns of what was left out.
     pub(super) fn open(&self, paths: &[PathBuf]) -> anyhow::Result<Catalog> {
-        let catalog = self.options()?.read_files(&catalog_files(paths)?)?;
+        let files = self.files(paths)?;
+        let catalog = self.options(&files)?.read_files(&files)?;
         output::warnings(catalog.notices(), "; `picktools check` lists them all");
         output::warn_of_unknown(&catalog.unknown_values());
         Ok(catalog)
     }
 
-    fn options(&self) -> anyhow::Result<CatalogOptions> {
+    fn files(&self, paths: &[PathBuf]) -> anyhow::Result<Vec<CatalogFile>> {
+        let mut files = Vec::new();
+        for path in paths {
+            let opened = if path == Path::new("-") {
+                vec![CatalogFile::new("standard input", read_input(path)?)]
+            } else {
+                CatalogFile::open(path)?
+            };
+            for file in opened {
+                match file.mcp_configuration() {
+                    #[cfg(feature = "mcp")]
+                    Some(text) => files.extend(self.live(path, text)?),
+                    _ => files.push(file),
+                }
+            }
+        }
+        Ok(files)
+    }
+
+    /// Asks the servers of a configuration; what is missing is said.
+    #[cfg(feature = "mcp")]
+    fn live(&self, path: &Path, text: &str) -> anyhow::Result<Vec<CatalogFile>> {
+        let answers = self.live.tools(&live::configuration(path, text)?)?;
+        if answers.files.is_empty() {
+            let reasons = answers.missing.iter().map(|missing| format!("\n  {missing}")).collect::<String>();
+            anyhow::bail!("no MCP server of {} gave tools{reasons}", path.display());
+        }
+        output::warnings(answers.missing, "; `picktools import mcp` lists them all");
+        Ok(answers.files)
+    }
+
+    fn options(&self, files: &[CatalogFile]) -> anyhow::Result<CatalogOptions> {
         let aliases = match self.aliases.as_deref() {
             Some(path) if path == Path::new("ecosystem") => Some(OperatorAliases::ecosystem()),
             Some(path) => Some(OperatorAliases::open(path)?),
@@ -82,8 +121,10 @@ impl ReadingArgs {
         };
         Ok(CatalogOptions {
             conflicts: match self.conflicts {
-                ConflictsArg::Strict => Conflicts::Strict,
-                ConflictsArg::Warn => Conflicts::Warn,
+                Some(ConflictsArg::Strict) => Conflicts::Strict,
+                Some(ConflictsArg::Warn) => Conflicts::Warn,
+                None if files.iter().any(CatalogFile::is_live) => Conflicts::Warn,
+                None => Conflicts::Strict,
             },
             untrusted_sources: self.untrusted_sources.iter().cloned().collect(),
             allow_claimed_aliases: self.allow_claimed_aliases,
@@ -91,18 +132,6 @@ impl ReadingArgs {
             default_source: None,
         })
     }
-}
-
-fn catalog_files(paths: &[PathBuf]) -> anyhow::Result<Vec<CatalogFile>> {
-    let mut files = Vec::new();
-    for path in paths {
-        if path == Path::new("-") {
-            files.push(CatalogFile::new("standard input", read_input(path)?));
-        } else {
-            files.extend(CatalogFile::open(path)?);
-        }
-    }
-    Ok(files)
 }
 
 /// Whether standard input, of which there is only one, has been read.

@@ -1,0 +1,190 @@
+//! Tools of MCP servers, asked for them once per run and kept for a while.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use picktools::catalog::CatalogFile;
+use picktools::import::mcp::{self, Configuration, Limits, Listing, Server, Surroundings, Way};
+use picktools::store;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+
+use crate::{heading, output};
+
+/// How long tools that a server sent are used without asking it again.
+const MAX_AGE: Duration = Duration::from_secs(60 * 60);
+/// How many servers are asked at once.
+const AT_ONCE: usize = 16;
+/// The version of the files of the cache.
+const VERSION: u32 = 1;
+
+/// How MCP servers are asked.
+#[derive(Args, Clone)]
+#[command(next_help_heading = heading::CATALOG)]
+pub(super) struct LiveArgs {
+    /// Ask MCP servers for their tools again, also where what they sent within the last hour is in the cache.
+    #[arg(long, conflicts_with = "offline")]
+    refresh: bool,
+    /// Do not start or call MCP servers; use what they sent before, however long ago.
+    #[arg(long)]
+    offline: bool,
+    /// How long each MCP server may take, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(1..))]
+    server_timeout_ms: u64,
+}
+
+/// What became of the servers.
+#[derive(Default)]
+pub(super) struct Answers {
+    /// A file for each server that gave tools.
+    pub(super) files: Vec<CatalogFile>,
+    /// What is missing, and why.
+    pub(super) missing: Vec<String>,
+}
+
+/// What a server sent, in the cache.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    version: u32,
+    /// Seconds since 1970.
+    taken: u64,
+    /// SHA-256 of the tools.
+    digest: String,
+    tools: Vec<Value>,
+}
+
+/// Reads a configuration file.
+pub(super) fn configuration(path: &Path, text: &str) -> anyhow::Result<Configuration> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let folder = match path.parent().filter(|_| path != Path::new("-")) {
+        Some(folder) => std::path::absolute(folder),
+        None => std::env::current_dir(),
+    };
+    let folder = folder.context("cannot tell the folder of the configuration")?;
+    mcp::read(text, &Surroundings { variable: &variable, folder: &folder })
+        .with_context(|| format!("cannot read the configuration {}", path.display()))
+}
+
+impl LiveArgs {
+    /// Asks servers anew.
+    pub(super) fn refreshed(&self) -> Self {
+        Self { refresh: !self.offline, ..self.clone() }
+    }
+
+    /// The tools of the servers of a configuration.
+    pub(super) fn tools(&self, configuration: &Configuration) -> anyhow::Result<Answers> {
+        let mut answers = Answers::default();
+        answers.missing.extend(configuration.faults.iter().map(ToString::to_string));
+        if !configuration.disabled.is_empty() {
+            output::note(format!("switched off: {}", configuration.disabled.join(", ")));
+        }
+        let servers = &configuration.servers;
+        let progress = ProgressBar::new(servers.len() as u64);
+        progress.set_style(ProgressStyle::with_template("{spinner} {pos}/{len} MCP servers").context("progress")?);
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let asked = runtime.block_on(async {
+            let permits = Semaphore::new(AT_ONCE);
+            let ask = |server| {
+                let (permits, progress) = (&permits, &progress);
+                async move {
+                    // The semaphore is never closed.
+                    let _permit = permits.acquire().await;
+                    let answer = self.tools_of(server).await;
+                    progress.inc(1);
+                    answer
+                }
+            };
+            futures_util::future::join_all(servers.iter().map(ask)).await
+        });
+        progress.finish_and_clear();
+        for (server, answer) in servers.iter().zip(asked) {
+            let (tools, missing) = answer;
+            answers.missing.extend(missing);
+            answers.files.extend(tools.map(|tools| CatalogFile::of_server(&server.name, &tools)));
+        }
+        Ok(answers)
+    }
+
+    /// The tools of one server, and what is missing.
+    async fn tools_of(&self, server: &Server) -> (Option<Vec<Value>>, Option<String>) {
+        let kept = kept(server);
+        let age = kept.as_ref().map(Kept::age);
+        match kept {
+            Some(kept) if self.offline || (!self.refresh && age.is_some_and(|age| age < MAX_AGE)) => {
+                return (Some(kept.tools), None);
+            }
+            None if self.offline => {
+                let missing = format!("{}: nothing that it sent is in the cache; ask it without --offline", server.name);
+                return (None, Some(missing));
+            }
+            _ => {}
+        }
+        let limits = Limits { time: Duration::from_millis(self.server_timeout_ms), ..Limits::default() };
+        match mcp::list(server, &limits).await {
+            Ok(Listing { tools, incomplete: None, .. }) => {
+                keep(server, &tools);
+                (Some(tools), None)
+            }
+            Ok(Listing { tools, incomplete: Some(reason), .. }) => {
+                (Some(tools), Some(format!("{}: some of its tools are missing: {reason}", server.name)))
+            }
+            Err(error) => match kept.zip(age) {
+                Some((kept, age)) => {
+                    let age = age.as_secs() / 60;
+                    (Some(kept.tools), Some(format!("{error}\n  its tools of {age} minutes ago are used")))
+                }
+                None => (None, Some(error.to_string())),
+            },
+        }
+    }
+}
+
+impl Kept {
+    fn age(&self) -> Duration {
+        let taken = UNIX_EPOCH + Duration::from_secs(self.taken);
+        // A time to come is one of a clock that was set back: long ago.
+        SystemTime::now().duration_since(taken).unwrap_or(Duration::MAX)
+    }
+}
+
+/// The file of the cache that holds what a server sent. Its name tells nothing of the configuration, which may be secret.
+fn place(server: &Server) -> Option<PathBuf> {
+    let way = match &server.way {
+        Way::Stdio { command, arguments, variables, folder } => json!([command, arguments, variables, folder]),
+        Way::Http { url, headers } => json!([url, headers]),
+    };
+    let folder = crate::args::default_cache_dir()?.join("mcp");
+    Some(folder.join(format!("{}.json", hex(way.to_string().as_bytes()))))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a server sent before; whatever is wrong with the file, it is asked again.
+fn kept(server: &Server) -> Option<Kept> {
+    let kept: Kept = serde_json::from_slice(&std::fs::read(place(server)?).ok()?).ok()?;
+    let whole = kept.version == VERSION && kept.digest == digest(&kept.tools);
+    whole.then_some(kept)
+}
+
+fn digest(tools: &[Value]) -> String {
+    hex(json!(tools).to_string().as_bytes())
+}
+
+/// Keeps what a server sent; where that cannot be written, it is asked again the next time.
+fn keep(server: &Server, tools: &[Value]) {
+    let Some(place) = place(server) else { return };
+    let taken = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let kept = Kept { version: VERSION, taken, digest: digest(tools), tools: tools.to_vec() };
+    let written = place.parent().is_some_and(|folder| std::fs::create_dir_all(folder).is_ok());
+    if let (true, Ok(bytes)) = (written, serde_json::to_vec(&kept)) {
+        drop(store::write(&place, &bytes));
+    }
+}
