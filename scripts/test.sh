@@ -4,4 +4,5 @@ set -euo pipefail
 
 cd "$(dirname "$0")/.."
 scripts/fetch-models.sh
+scripts/fetch-servers.sh
 cargo test --release

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::error::CatalogError;
-use crate::import::mcp;
 use crate::excerpt::{MAX_NAME_CHARS, marked};
+use crate::import::mcp;
 
 /// File names that stand for all of a folder, in this order: a set of an evaluation has other files beside them.
 const FOLDER_FILES: [&str; 2] = ["tools.jsonl", "tools.json"];

@@ -130,8 +130,10 @@ fn what_is_no_configuration_is_told_from_what_is() {
 
 #[test]
 fn secrets_are_not_shown() {
-    let servers = servers(r#"{"mcpServers": {"a": {"url": "https://a/?k=${KEY}", "headers": {"X": "${KEY}"}},
-        "b": {"command": "b", "args": ["--key=${KEY}"], "env": {"TOKEN": "${KEY}"}}}}"#);
+    let servers = servers(
+        r#"{"mcpServers": {"a": {"url": "https://a/?k=${KEY}", "headers": {"X": "${KEY}"}},
+        "b": {"command": "b", "args": ["--key=${KEY}"], "env": {"TOKEN": "${KEY}"}}}}"#,
+    );
     let shown = format!("{servers:?}");
     assert!(shown.contains("TOKEN") && !shown.contains("s3cret"), "{shown}");
 }

@@ -120,7 +120,8 @@ impl LiveArgs {
                 return (Some(kept.tools), None);
             }
             None if self.offline => {
-                let missing = format!("{}: nothing that it sent is in the cache; ask it without --offline", server.name);
+                let missing =
+                    format!("{}: nothing that it sent is in the cache; ask it without --offline", server.name);
                 return (None, Some(missing));
             }
             _ => {}

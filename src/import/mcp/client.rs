@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
-use rmcp::model::{
-    ClientRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ServerResult,
-};
+use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ServerResult};
 use rmcp::service::{ClientLifecycleMode, RunningService, serve_client_with_lifecycle};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
@@ -25,9 +23,30 @@ use crate::excerpt::marked;
 /// Those that the protocol's own clients pass on (`modelcontextprotocol.io/docs/sdk`), and what tells of language, time and
 /// temporary files.
 const INHERITED: [&str; 24] = [
-    "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "APPDATA", "HOMEDRIVE", "HOMEPATH",
-    "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP",
-    "USERNAME", "USERPROFILE", "WINDIR",
+    "HOME",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "USER",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "APPDATA",
+    "HOMEDRIVE",
+    "HOMEPATH",
+    "LOCALAPPDATA",
+    "PATHEXT",
+    "PROCESSOR_ARCHITECTURE",
+    "PROGRAMFILES",
+    "SYSTEMDRIVE",
+    "SYSTEMROOT",
+    "TEMP",
+    "TMP",
+    "USERNAME",
+    "USERPROFILE",
+    "WINDIR",
 ];
 /// How long a program may take to end by itself once its input is closed.
 const GRACE: Duration = Duration::from_secs(1);
@@ -149,15 +168,12 @@ where
     result
 }
 
-async fn pages(
-    service: &RunningService<RoleClient, ()>,
-    limits: &Limits,
-    listing: &mut Listing,
-) -> Result<(), String> {
+async fn pages(service: &RunningService<RoleClient, ()>, limits: &Limits, listing: &mut Listing) -> Result<(), String> {
     let mut cursor = None;
     for _ in 0..limits.pages {
         let params = PaginatedRequestParams::default().with_cursor(cursor.take());
-        let request = ListToolsRequest { method: Default::default(), params: Some(params), extensions: Default::default() };
+        let request =
+            ListToolsRequest { method: Default::default(), params: Some(params), extensions: Default::default() };
         let answer = service.send_request(ClientRequest::ListToolsRequest(request)).await;
         let page = match answer.map_err(|error| service_error(&error))? {
             ServerResult::ListToolsResult(page) => json!(page),
@@ -250,7 +266,8 @@ impl Program {
         wrap.wrap(process_wrap::tokio::JobObject);
         let mut child = wrap.spawn().map_err(|error| {
             let command = marked(command, MAX_MESSAGE_CHARS);
-            let remedy = if error.kind() == std::io::ErrorKind::NotFound { "; install it, or give its whole path" } else { "" };
+            let remedy =
+                if error.kind() == std::io::ErrorKind::NotFound { "; install it, or give its whole path" } else { "" };
             format!("{command:?} cannot be started: {error}{remedy}")
         })?;
         let stderr = Arc::default();

@@ -95,7 +95,9 @@ impl fmt::Debug for Way {
                 .field("variables", &variables.keys())
                 .field("folder", folder)
                 .finish_non_exhaustive(),
-            Self::Http { headers, .. } => f.debug_struct("Http").field("headers", &headers.keys()).finish_non_exhaustive(),
+            Self::Http { headers, .. } => {
+                f.debug_struct("Http").field("headers", &headers.keys()).finish_non_exhaustive()
+            }
         }
     }
 }
@@ -204,7 +206,8 @@ pub fn read(text: &str, surroundings: &Surroundings<'_>) -> Result<Configuration
     let mut configuration = Configuration::default();
     for (name, server) in servers {
         let shown = marked(name, MAX_NAME_CHARS).into_owned();
-        let off = server.get("disabled") == Some(&Value::Bool(true)) || server.get("enabled") == Some(&Value::Bool(false));
+        let off =
+            server.get("disabled") == Some(&Value::Bool(true)) || server.get("enabled") == Some(&Value::Bool(false));
         if off {
             configuration.disabled.push(shown);
             continue;
@@ -245,7 +248,10 @@ fn way(server: &Value, surroundings: &Surroundings<'_>) -> Result<Way, Fault> {
         (None, Some((key, url))) => {
             let url = expand(&text(key, url)?, surroundings)?;
             if !url.starts_with("http://") && !url.starts_with("https://") {
-                return Err(fault(format!("`{key}` is no address of HTTP"), "give one that begins with https:// or http://"));
+                return Err(fault(
+                    format!("`{key}` is no address of HTTP"),
+                    "give one that begins with https:// or http://",
+                ));
             }
             Ok(Way::Http { url, headers: named(members, "headers", surroundings)? })
         }

@@ -50,7 +50,8 @@ impl McpCommand {
         }
         // Whoever imports wants what there is now.
         let answers = self.live.refreshed().tools(&configuration)?;
-        let catalog = CatalogOptions { conflicts: Conflicts::Warn, ..CatalogOptions::default() }.read_files(&answers.files)?;
+        let catalog =
+            CatalogOptions { conflicts: Conflicts::Warn, ..CatalogOptions::default() }.read_files(&answers.files)?;
         for tool in catalog.tools().iter().filter(|tool| filter.takes(tool)) {
             output::verbatim(serde_json::to_string(tool)?)?;
         }
@@ -59,7 +60,10 @@ impl McpCommand {
         let whole = missing.is_empty();
         output::warnings(missing, "");
         let (tools, servers) = (catalog.len(), answers.files.len());
-        output::note(format!("{tools} tools of {servers} of {} servers", configuration.servers.len() + configuration.faults.len()));
+        output::note(format!(
+            "{tools} tools of {servers} of {} servers",
+            configuration.servers.len() + configuration.faults.len()
+        ));
         Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -67,7 +71,10 @@ impl McpCommand {
     fn given(&self) -> anyhow::Result<Configuration> {
         let mut configuration = Configuration::default();
         if let Some(url) = &self.url {
-            anyhow::ensure!(url.starts_with("https://") || url.starts_with("http://"), "--url: {url:?} is no address of HTTP");
+            anyhow::ensure!(
+                url.starts_with("https://") || url.starts_with("http://"),
+                "--url: {url:?} is no address of HTTP"
+            );
             let mut headers = BTreeMap::new();
             if let Some(name) = &self.bearer {
                 let token = std::env::var(name).ok().filter(|token| !token.is_empty());

@@ -25,9 +25,13 @@ mod skills;
 // Picks within a budget of tokens.
 #[cfg(feature = "tokens")]
 mod budget;
+// OpenAPI documents.
+mod importing;
+// MCP servers.
+#[cfg(feature = "mcp")]
+mod mcp_servers;
 // Language models as rerankers.
 #[cfg(feature = "llm")]
-mod importing;
 mod llm_reranking;
 // Calls that a language model mends.
 #[cfg(feature = "llm")]
