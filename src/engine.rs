@@ -174,7 +174,7 @@ impl Engine {
             .parts(&candidates.parts)
             .standing_in(stands_in)
             .reranked(reranked.as_ref());
-        let picks = why.picks();
+        let mut picks = why.picks();
         Ok(Selection {
             version: SELECTION_VERSION,
             catalog_digest: self.index.catalog.digest().to_owned(),
@@ -191,6 +191,7 @@ impl Engine {
             dropped: why.dropped(),
             scorer_errors: ranked.errors().iter().map(ToString::to_string).collect(),
             considered: options.debug.then(|| why.considered(&candidates.ranking, &picks)),
+            required: picks.split_off(why.pick_count()),
             picks,
             rerank: reranked.map(|reranked| reranked.report),
             tokens,

@@ -87,7 +87,7 @@ impl TokenBudget {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PickOptions {
-    /// The most tools returned, from 1; 3 by default.
+    /// The most picks, from 1; 3 by default. Tools in use and those of picked skills come on top.
     pub max_candidates: usize,
     /// The least score of a returned tool, 0..1; 0.05 by default. Tools that the request names outright stay.
     pub min_score: f32,

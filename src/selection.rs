@@ -48,9 +48,13 @@ pub struct Selection {
     /// Why the scores are no probabilities; absent where they are estimates of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncalibrated: Option<Uncalibrated>,
-    /// The picked tools, best first. Empty is a normal answer. What a picked tool requires is among them, beyond
-    /// `max_candidates`.
+    /// The picked tools, best first, at most `max_candidates` besides those in use and those of picked skills. Empty is
+    /// a normal answer.
     pub picks: Vec<Pick>,
+    /// What the picks require and is not among them, best first, at most 16 tools: without these a pick may be of no use,
+    /// whatever they score. [`Selection::shown`] has both.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub required: Vec<Pick>,
     /// The skills that the request needs, best first; absent where the engine has none. Their tools are among the
     /// picks, beyond `max_candidates`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,6 +97,14 @@ pub struct Selection {
     /// How long each stage took.
     #[serde(skip)]
     pub timings: Timings,
+}
+
+impl Selection {
+    /// Returns what a model is to be shown: the picks, and after them what they require, each with as much of it as a token
+    /// budget leaves.
+    pub fn shown(&self) -> Vec<Arc<Tool>> {
+        self.picks.iter().chain(&self.required).map(Pick::shown).collect()
+    }
 }
 
 /// Why scores are no probabilities.
@@ -243,7 +255,7 @@ pub struct Considered {
     pub tool_id: String,
     /// Relevance, 0..1.
     pub score: f32,
-    /// Whether it was picked.
+    /// Whether it is among the picks.
     pub picked: bool,
     /// Whether its source is untrusted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -328,7 +340,7 @@ pub enum DropReason {
     Covered,
     /// The token budget has no room for it, not even for its name.
     TokenBudget,
-    /// A picked tool requires more tools than are brought along.
+    /// The picks require more tools than are brought along.
     MaxRequired,
     /// More tools are in use than stay for that.
     MaxInUse,

@@ -73,7 +73,7 @@ impl<'a> Explainer<'a> {
         Self { reranked, ..self }
     }
 
-    /// Returns the picked tools with their reasons.
+    /// Returns the picked tools with their reasons, and after them those beside the picks.
     pub(super) fn picks(&self) -> Vec<Pick> {
         let reranker = self.reranked.map(|reranked| reranked.report.reranker.as_str());
         let picks = picks(self.decisions).map(|(tool, picked)| {
@@ -111,12 +111,22 @@ impl<'a> Explainer<'a> {
             (picked.is_some() || place < MAX_CONSIDERED).then(|| Considered {
                 tool_id: self.id(tool),
                 score: self.ranked.score(tool),
-                picked: picked.is_some(),
+                picked: picked.is_some_and(|_| !self.is_beside(tool)),
                 untrusted: self.request.index.catalog.tool(tool).untrusted,
                 provenance: picked.map_or_else(|| self.provenance(tool), |pick| pick.provenance.clone()),
             })
         });
         considered.collect()
+    }
+
+    /// Returns `true` if the tool stands beside the picks, which require it.
+    pub(super) fn is_beside(&self, tool: ToolId) -> bool {
+        picks(self.decisions).any(|(pick, picked)| pick == tool && picked.beside)
+    }
+
+    /// Returns how many tools are picks, and do not stand beside them.
+    pub(super) fn pick_count(&self) -> usize {
+        picks(self.decisions).filter(|(_, picked)| !picked.beside).count()
     }
 
     /// Returns what was not picked although it would have been, but for a limit.

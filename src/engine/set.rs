@@ -21,7 +21,8 @@ use crate::selection::Stage;
 #[cfg(feature = "tokens")]
 use crate::selection::TokenReport;
 
-/// The most tools that the picks bring along because they require them: a tool is not to fill a model's context with others.
+/// The most tools that stand beside the picks because these require them: a tool is not to fill a model's context with
+/// others.
 const MAX_REQUIRED: usize = 16;
 /// The most names of required tools that are read per tool.
 const MAX_NAMES: usize = 64;
@@ -71,7 +72,8 @@ fn cover(request: &Request<'_>, ranked: &Ranked, candidates: &Candidates<'_>) ->
     Some(Cover::new(parts.iter().map(|part| &part.fused), good.clone(), fused, ranking))
 }
 
-/// Brings the tools along that the picks require, and those that these require, as far as they may be seen.
+/// Brings the tools along that the picks require, and those that these require, as far as they may be seen: beside the
+/// picks, whose number is limited, where they are not among them.
 struct Requiring<'a> {
     request: &'a Request<'a>,
     ranked: &'a Ranked,
@@ -152,7 +154,7 @@ impl<'a> Requiring<'a> {
         known.is_none()
     }
 
-    /// Picks a tool if its source has a share left, and not too many were brought along.
+    /// Puts a tool beside the picks if its source has a share left, and not too many were brought along.
     fn bring(&mut self, tool: ToolId) -> bool {
         let Request { options, trusted_sources, .. } = self.request;
         let is_trusted = self.request.source(tool).is_some_and(|source| trusted_sources.contains(source));
@@ -168,7 +170,11 @@ impl<'a> Requiring<'a> {
         *share += 1;
         self.brought += 1;
         self.picked.insert(tool, self.decisions.len());
-        self.decisions.push(Decision::pick(self.ranked.candidate(tool)));
+        let mut decision = Decision::pick(self.ranked.candidate(tool));
+        if let Some(picked) = decision.picked_mut() {
+            picked.beside = true;
+        }
+        self.decisions.push(decision);
         true
     }
 

@@ -51,6 +51,8 @@ pub(crate) struct Picked {
     pub(crate) covers: Option<usize>,
     /// The picked tools that require it.
     pub(crate) required_by: Vec<ToolId>,
+    /// Whether it is there for that alone, and so beside the picks.
+    pub(crate) beside: bool,
     /// How much of it is shown, and the tokens of that, where there is a budget.
     pub(crate) shown: Option<(Detail, usize)>,
 }
@@ -101,12 +103,14 @@ pub(crate) fn picks(decisions: &[Decision]) -> impl DoubleEndedIterator<Item = (
     decisions.iter().filter_map(|decision| Some((decision.tool, decision.picked()?)))
 }
 
-/// Puts decisions in the order in which they are told: picks, best first, and then what was dropped, by reason.
+/// Puts decisions in the order in which they are told: picks, best first, then what stands beside them, and then what was
+/// dropped, by reason.
 pub(crate) fn put_in_order(decisions: &mut [Decision]) {
     decisions.sort_by(|a, b| match (&a.fate, &b.fate) {
         (Fate::Picked(one), Fate::Picked(other)) => {
             let candidate = |tool, score| Candidate { tool, score };
-            candidate(a.tool, one.value).better_first(&candidate(b.tool, other.value))
+            let by_value = candidate(a.tool, one.value).better_first(&candidate(b.tool, other.value));
+            one.beside.cmp(&other.beside).then(by_value)
         }
         (Fate::SameAs(one), Fate::SameAs(other)) => one.cmp(other),
         (one, other) => one.place().cmp(&other.place()),

@@ -2,7 +2,7 @@
 
 use picktools::options::{Choice, TokenBudget};
 use picktools::selection::{AskedBy, DropReason};
-use picktools::{Engine, PickError, PickOptions, Query, Tool};
+use picktools::{Engine, PickError, PickOptions, Query, Selection, Tool};
 
 use crate::support::{WORKPLACE, catalog, engine, ids, pick, tool};
 
@@ -119,25 +119,38 @@ fn requiring(tool: Tool, requires: &[&str]) -> Tool {
     Tool { requires: requires.iter().map(|&name| name.to_owned()).collect(), ..tool }
 }
 
+/// The ids of what stands beside the picks.
+fn required(selection: &Selection) -> Vec<&str> {
+    selection.required.iter().map(|pick| pick.tool.id.as_str()).collect()
+}
+
 #[test]
-fn a_picked_tool_brings_what_it_requires() {
+fn a_picked_tool_brings_what_it_requires_beside_the_picks() {
     let engine = engine(catalog([
         requiring(tool("ops", "deploy_service", "Rolls a service out"), &["log_in", "nowhere"]),
         requiring(tool("ops", "log_in", "Opens a session"), &["choose_account", "ops/deploy_service"]),
         tool("ops", "choose_account", "Sets who one is"),
         tool("web", "choose_account", "Sets who one is"),
     ]));
-    let one = PickOptions { max_candidates: 1, ..PickOptions::default() };
+    let one = PickOptions { max_candidates: 1, debug: true, ..PickOptions::default() };
     let selection = pick(&engine, "roll the service out", &one);
-    let mut found = ids(&selection);
+    assert_eq!(ids(&selection), ["ops/deploy_service"]);
+    let mut found = required(&selection);
     found.sort_unstable();
-    assert_eq!(found, ["ops/choose_account", "ops/deploy_service", "ops/log_in"], "the one of its own source");
-    let log_in = selection.picks.iter().find(|pick| pick.tool.id == "ops/log_in").expect("it is required");
+    assert_eq!(found, ["ops/choose_account", "ops/log_in"], "the one of its own source");
+    let log_in = selection.required.iter().find(|pick| pick.tool.id == "ops/log_in").expect("it is required");
     assert_eq!(log_in.provenance.required_by, ["ops/deploy_service"]);
     assert!(log_in.reason.starts_with("\"ops/deploy_service\" requires it"), "{}", log_in.reason);
-    assert_eq!(selection.below_threshold + selection.picks.len(), 4);
+    assert_eq!(selection.below_threshold + selection.shown().len(), 4);
+    let considered = selection.considered.as_ref().expect("it is asked for");
+    assert_eq!(considered.iter().filter(|one| one.picked).count(), 1);
+    let shown: Vec<String> = selection.shown().iter().map(|tool| tool.id.clone()).collect();
+    assert_eq!((shown.len(), shown[0].as_str()), (3, "ops/deploy_service"));
+    // What is picked for itself stands among the picks alone.
+    let named = pick(&engine, "`deploy_service` after `log_in`", &PickOptions::default());
+    assert!(ids(&named).contains(&"ops/log_in") && !required(&named).contains(&"ops/log_in"), "{named:?}");
     let alone = pick(&engine, "roll the service out", &PickOptions { choice: Choice::Best, ..one });
-    assert_eq!(ids(&alone), ["ops/deploy_service"]);
+    assert_eq!((ids(&alone), required(&alone)), (vec!["ops/deploy_service"], vec![]));
 }
 
 #[test]
@@ -157,7 +170,7 @@ fn what_may_not_be_seen_is_not_brought_but_told() {
 }
 
 #[test]
-fn a_tool_cannot_fill_the_picks_with_what_it_requires() {
+fn a_tool_cannot_fill_the_context_with_what_it_requires() {
     let names: Vec<String> = (0..100).map(|number| format!("helper_{number}")).collect();
     let greedy = requiring(
         tool("ops", "deploy_service", "Rolls a service out"),
@@ -167,10 +180,10 @@ fn a_tool_cannot_fill_the_picks_with_what_it_requires() {
     let engine = engine(catalog(std::iter::once(greedy).chain(helpers)));
     let options = |max_per_source| PickOptions { max_candidates: 1, max_per_source, ..PickOptions::default() };
     let selection = pick(&engine, "roll the service out", &options(None));
-    assert_eq!(selection.picks.len(), 17);
+    assert_eq!((selection.picks.len(), selection.required.len()), (1, 16));
     assert!(selection.dropped.iter().any(|dropped| dropped.reason == DropReason::MaxRequired));
     let bounded = pick(&engine, "roll the service out", &options(Some(2)));
-    assert_eq!(bounded.picks.len(), 2);
+    assert_eq!((bounded.picks.len(), bounded.required.len()), (1, 1));
     assert!(bounded.dropped.iter().any(|dropped| dropped.reason == DropReason::MaxPerSource));
 }
 
@@ -206,7 +219,7 @@ mod budget {
 
     use picktools::names::Advertising;
     use picktools::provider::{Detail, Tokenizer, TranslateOptions};
-    use picktools::{Pick, Provider, Selection, translate};
+    use picktools::{Pick, Provider, translate};
     use proptest::prelude::*;
     use serde_json::{Value, json};
 

@@ -174,7 +174,7 @@ impl PickCommand {
         }
         if let Some(listed) = self.prompt_section {
             let tools = match listed {
-                Listed::Picks => selection.picks.iter().map(Pick::shown).collect(),
+                Listed::Picks => selection.shown(),
                 Listed::All => available(engine.catalog(), &options.access)?,
             };
             let section = match self.provider.or(named.then_some(Provider::OpenAiChat)) {
@@ -240,6 +240,11 @@ fn render(selection: &Selection, most: usize, explain: bool) -> anyhow::Result<S
     list(&mut text, "", output::first(picks, most.max(MAX_LISTED), output::IN_JSON))?;
     if selection.picks.is_empty() {
         writeln!(text, "{}.", why_none(selection))?;
+    }
+    if !selection.required.is_empty() {
+        writeln!(text, "Required by the picks:")?;
+        let required = selection.required.iter().enumerate().map(|(place, pick)| pick_lines(place, pick));
+        list(&mut text, "", output::first(required, MAX_LISTED, output::IN_JSON))?;
     }
     if let Some(skills) = &selection.skills {
         skill_list(&mut text, skills).context("cannot write the skills")?;
@@ -341,13 +346,14 @@ fn why_none(selection: &Selection) -> &'static str {
 }
 
 fn summary(selection: &Selection) -> String {
-    let Selection { picks, below_threshold, ineligible, .. } = selection;
+    let Selection { picks, required, below_threshold, ineligible, .. } = selection;
+    let required = if required.is_empty() { String::new() } else { format!(", {} required by them", required.len()) };
     let counts: Vec<String> = ineligible.counts.iter().map(|(code, count)| format!("{code} {count}")).collect();
     let counts = if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) };
     let answerable =
         selection.answerable.map_or(String::new(), |estimate| format!(", a tool fits with probability {estimate:.2}"));
     format!(
-        "{} picked by {}{answerable}, {below_threshold} below the threshold, {} not eligible{counts}",
+        "{} picked by {}{answerable}{required}, {below_threshold} below the threshold, {} not eligible{counts}",
         picks.len(),
         selection.scorer,
         ineligible.total

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -13,7 +12,7 @@ use super::reading::{CatalogArgs, read_input};
 use super::{heading, output};
 use picktools::names::Advertising;
 use picktools::provider::{Change, TranslateOptions, Translation};
-use picktools::{Catalog, Pick, Provider, Selection, Tool, translate};
+use picktools::{Catalog, Provider, Selection, translate};
 
 #[derive(Args)]
 pub(super) struct TranslateCommand {
@@ -105,8 +104,7 @@ pub(super) fn definitions(
     provider: Provider,
     view: &TranslateOptions,
 ) -> anyhow::Result<Translation> {
-    let tools: Vec<Arc<Tool>> = selection.picks.iter().map(Pick::shown).collect();
-    let translation = translate(&tools, provider, view)?;
+    let translation = translate(&selection.shown(), provider, view)?;
     output::notes(translation.changes.iter().map(describe), output::IN_JSON);
     Ok(translation)
 }
