@@ -4,11 +4,12 @@
 //! that one run shows all. `texts` lists what a model gets to read of a tool; `fold` undresses it; `lexicon` tells
 //! what a sentence says, and `rules` which things said together are a finding; `wording` applies them. `hidden` looks
 //! at what is not seen, `shape` at lengths and lists, `identity` at whom a tool gives itself out for, `copies` at
-//! whose text it has.
+//! whose text it has, `conventions` at how it should be named and defined.
 //!
 //! Findings are hints, not a defence: who knows the rules can write around them. What they find is worth a person's
 //! look.
 
+mod conventions;
 mod copies;
 mod fold;
 mod hidden;
@@ -152,6 +153,7 @@ impl CheckReport {
         let mut found: Vec<Vec<Found>> = tools.par_iter().map(|tool| of_tool(tool, &names)).collect();
         identity::check(&tools, &mut found);
         copies::check(&tools, &mut found);
+        conventions::check(&tools, &mut found);
         let mut findings = refused(&examined, options.conflicts);
         for ((position, tool), found) in examined.tools.iter().zip(found) {
             findings.extend(found.into_iter().map(|found| found.at(position, tool)));

@@ -119,12 +119,24 @@ rules! {
         "The text holds a shell command that loads or deletes", "remove it";
     NEAR_DUPLICATE = "near-duplicate", Warning,
         "Another source has a tool of nearly the same text", "keep the one whose source is trusted";
+    VAGUE_NAME = "vague-name", Note,
+        "A name does not say what is done, and on what", "name both, as in terminalRun, and give the short name as an alias";
+    UNPORTABLE_NAME = "unportable-name", Note,
+        "A name is not one that every provider takes",
+        "begin with a letter and use at most 64 letters, digits, underscores and hyphens of ASCII";
+    MIXED_NAMES = "mixed-names", Note,
+        "Names of one source are written in several ways", "write them all in one way";
+    UNCHECKED_CALLS = "unchecked-calls", Warning,
+        "The tool may be called with any arguments, unchecked and unapproved",
+        "give the JSON Schema of its arguments, or a no_schema_mode of read-only or human-approval";
     INVALID_SKILL = "invalid-skill", Error,
         "A SKILL.md cannot be read or used", "mend the file";
     MISNAMED_SKILL = "misnamed-skill", Warning,
         "A skill's folder has another name", "give both the same name";
     INCOMPATIBLE_SKILL = "incompatible-skill", Warning,
         "A skill needs a tool that the catalog does not have", "give the tool that it means an alias";
+    DEPRECATED_ALIAS = "deprecated-alias", Warning,
+        "A skill calls a tool by a deprecated alias", "write the tool's name, or an alias that is not deprecated";
 }
 
 /// Concepts that together break a rule when a sentence says them.
