@@ -1,5 +1,7 @@
 //! The arguments that picking and evaluating share: who asks, what was done before, and how tools are ranked.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use picktools::{Access, PickOptions};
 
@@ -43,6 +45,9 @@ pub(super) struct AccessArgs {
     /// The most that one call may cost.
     #[arg(long, value_name = "COST", value_parser = number::<f64>, allow_negative_numbers = true)]
     max_cost: Option<f64>,
+    /// How many calls are left of a tool, which may be neither picked nor called where that is 0; may be repeated.
+    #[arg(long = "quota", value_name = "TOOL=CALLS", value_parser = quota)]
+    quotas: Vec<(String, u64)>,
     /// A source that is allowed, which forbids the others; may be repeated.
     #[arg(long = "allow-source", value_name = "SOURCE")]
     allow_sources: Vec<String>,
@@ -55,8 +60,15 @@ pub(super) struct AccessArgs {
 }
 
 impl AccessArgs {
+    /// Says who asks; of several quotas of one tool the least counts.
     pub(super) fn access(self) -> Access {
+        let mut quotas: BTreeMap<String, u64> = BTreeMap::new();
+        for (tool, left) in self.quotas {
+            let least = quotas.entry(tool).or_insert(left);
+            *least = left.min(*least);
+        }
         Access {
+            quotas,
             allow_unsafe: self.allow_unsafe,
             roles: self.roles.into_iter().collect(),
             execution_mode: self.execution_mode,
@@ -68,6 +80,13 @@ impl AccessArgs {
             ..Access::default()
         }
     }
+}
+
+/// Reads `TOOL=CALLS`; a tool's name may hold the sign.
+fn quota(text: &str) -> Result<(String, u64), &'static str> {
+    let (tool, calls) =
+        text.rsplit_once('=').ok_or("give a tool and how many calls are left of it, as send_email=3")?;
+    Ok((tool.to_owned(), whole(calls)?))
 }
 
 /// How much of one source.
