@@ -13,6 +13,7 @@
 //! embedding of the request, a custom scorer and a reranker, and when there is a deadline they run on a thread that is
 //! left behind when it passes.
 
+mod aliases;
 mod blocked;
 mod builder;
 mod built_in;
@@ -168,6 +169,8 @@ impl Engine {
         let reranked = rerank::rerank(&request, &ranked, reranker, &mut candidates, &mut report);
         let mut decisions = set::choose(&request, &ranked, &candidates, &mut report);
         let below_threshold = candidates.below_threshold(&request, &decisions);
+        let of_skills = skills.as_ref().map_or_else(Vec::new, |(index, picked)| index.tool_names(picked));
+        let deprecated_aliases = aliases::used(&request, &of_skills, &decisions);
         let tokens = self.fit(&request, &ranked, &mut decisions)?;
         let stands_in = report.degraded.iter().any(|degraded| degraded.stage == Stage::Semantic);
         let why = Explainer::new(&request, &ranked, &decisions)
@@ -186,6 +189,7 @@ impl Engine {
             ineligible: why.ineligible(),
             blocked: blocked::blocked_match(&request, &ranked),
             below_threshold,
+            deprecated_aliases,
             unknown_in_use: request.in_use.unknown.clone(),
             unknown_values: options.unknown_values(&self.index.catalog),
             dropped: why.dropped(),

@@ -19,6 +19,7 @@ pub use self::provenance::{
 pub use self::stages::{Degraded, Stage, StageReport, StageStatus, Timings};
 use crate::access::IneligibleReason;
 use crate::catalog::{Tool, UnknownValue};
+use crate::excerpt::{MAX_NAME_CHARS, marked};
 use crate::names::Skill;
 use crate::provider::{Detail, Provider};
 use crate::rerank::Rerank;
@@ -67,6 +68,9 @@ pub struct Selection {
     pub blocked: Option<BlockedMatch>,
     /// How many eligible tools scored below `min_score`, or matched nothing.
     pub below_threshold: usize,
+    /// The deprecated aliases by which tools are named, the first 50.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deprecated_aliases: Vec<DeprecatedAlias>,
     /// Names of tools in use that no tool of the catalog has, the latest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown_in_use: Vec<String>,
@@ -294,6 +298,33 @@ pub struct IneligibleTool {
     pub required_by: Vec<String>,
     /// Every reason.
     pub reasons: Vec<IneligibleReason>,
+}
+
+/// An alias that shall no longer be used, and is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct DeprecatedAlias {
+    /// The alias, as it is written where it is used.
+    pub alias: String,
+    /// The id of the tool that it means.
+    pub tool_id: String,
+    /// Who uses it.
+    pub used_by: AskedBy,
+}
+
+impl fmt::Display for DeprecatedAlias {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { alias, tool_id, used_by } = self;
+        let user = match used_by {
+            AskedBy::Request => "the request",
+            AskedBy::Caller => "the caller",
+            AskedBy::Task => "the task",
+            AskedBy::Skill => "a picked skill",
+            AskedBy::Tool => "a picked tool",
+        };
+        let alias = marked(alias, MAX_NAME_CHARS);
+        write!(f, "{alias:?} is a deprecated alias of {tool_id}, used by {user}; use the tool's name")
+    }
 }
 
 /// Who asks for a tool by name.

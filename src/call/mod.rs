@@ -40,7 +40,7 @@ pub use repairer::{FaultyCall, RepairFuture, Repairer};
 use crate::access::{Access, AccessError, Eligibility};
 use crate::catalog::{Catalog, NoSchemaMode, Tool};
 use crate::excerpt::{marked, shows};
-use crate::names::{NameTable, Resolution, Resolved, ResolvedVia};
+use crate::names::{NameTable, Resolution, Resolved, ResolvedVia, log_use};
 use crate::provider::{Arguments, Provider, ToolCall, Translation};
 use crate::ranking::ToolId;
 use crate::repair;
@@ -197,6 +197,11 @@ impl PendingCall {
     /// Returns the names of the tool that were in play.
     pub fn names(&self) -> &CallNames {
         self.0.names()
+    }
+
+    /// Returns `true` if the called name is an alias that shall no longer be used.
+    pub fn deprecated(&self) -> bool {
+        self.0.deprecated()
     }
 }
 
@@ -403,6 +408,7 @@ impl Hydrator {
             ResolvedVia::Advertised => Some(call.name.clone()),
             _ => self.shown.get(&found.tool).cloned(),
         };
+        log_use(&call.name, advertised.as_deref(), &tool, found.deprecated);
         let no_schema_mode = tool.no_schema_mode.filter(|_| tool.parameters.is_none());
         let says_it_writes = tool.is_unsafe() || tool.annotations.read_only_hint == Some(false);
         if no_schema_mode == Some(NoSchemaMode::ReadOnly) && says_it_writes {

@@ -2,8 +2,9 @@
 
 use super::{CheckReport, Finding, Found, Rule, rules, shown, wording};
 use crate::catalog::{Catalog, Position, Tool};
-use crate::excerpt::marked;
-use crate::names::{NameTable, SkillError, SkillFolder};
+use crate::excerpt::{MAX_NAME_CHARS, marked};
+use crate::names::skills::SkillTool;
+use crate::names::{NameTable, SkillError, SkillFolder, ToolMeaning};
 
 impl CheckReport {
     /// Adds what is wrong with skills: files that cannot be read or used, descriptions that are written to deceive a
@@ -27,8 +28,16 @@ impl CheckReport {
                 super::of_tool(&document, &nothing).into_iter().map(|found: Found| found.at(&position, &document)),
             );
             let report = table.as_ref().map(|(catalog, table)| skill.compatibility(catalog, table));
-            if let Some(report) = report.filter(|report| !report.is_compatible()) {
+            let Some(report) = report else { continue };
+            if !report.is_compatible() {
                 self.findings.push(finding(&rules::INCOMPATIBLE_SKILL, &position, report.to_string()));
+            }
+            for SkillTool { allowed, meaning, .. } in &report.tools {
+                if let ToolMeaning::Tool { tool, deprecated: true, .. } = meaning {
+                    let name = marked(&allowed.name, MAX_NAME_CHARS);
+                    let message = format!("the skill {:?} calls {tool} by the deprecated alias {name:?}", report.name);
+                    self.findings.push(finding(&rules::DEPRECATED_ALIAS, &position, message));
+                }
             }
         }
         self

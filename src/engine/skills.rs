@@ -123,6 +123,12 @@ impl SkillIndex {
         needed
     }
 
+    /// Returns the names by which picked skills call their tools.
+    pub(super) fn tool_names(&self, picked: &[Picked]) -> Vec<&str> {
+        let skills = picked.iter().map(|picked| &self.skills[picked.place].skill);
+        skills.flat_map(|skill| &skill.allowed_tools).map(|tool| tool.name.as_str()).collect()
+    }
+
     /// Says what became of the tools of the picked skills.
     pub(super) fn explain(&self, picked: Vec<Picked>, request: &Request<'_>, picks: &[Pick]) -> Vec<SkillPick> {
         let id = |tool: ToolId| &request.index.catalog.tool(tool).id;

@@ -10,6 +10,7 @@ mod advertising;
 mod error;
 mod prompt;
 pub mod skills;
+mod usage;
 
 use std::collections::BTreeSet;
 
@@ -22,6 +23,7 @@ pub use error::AdvertisingError;
 pub use prompt::tools_section;
 pub(crate) use prompt::{Listed, section};
 pub(crate) use skills::{Skill, SkillError, SkillFolder, SkillReport, ToolMeaning};
+pub(crate) use usage::log_use;
 
 use crate::catalog::spelling::normalise;
 use crate::catalog::{Catalog, is_reserved};
@@ -151,6 +153,7 @@ impl NameTable {
         }
         normalised.remove("");
         normalised.values_mut().for_each(|owners| owners.sort_by_key(|owner| owner.tool));
+        usage::log_registered(catalog);
         Self { tools, normalised }
     }
 
@@ -192,7 +195,7 @@ impl NameTable {
     }
 
     /// Returns what a name may mean.
-    fn owners(&self, name: &str) -> &[Resolved] {
+    pub(crate) fn owners(&self, name: &str) -> &[Resolved] {
         let found = self.tools.get(name).or_else(|| self.normalised.get(&normalise(name)));
         found.map_or(&[], Vec::as_slice)
     }

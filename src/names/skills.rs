@@ -17,7 +17,7 @@ pub use self::discovery::SkillFolder;
 pub use super::error::{SkillError, SkillFault};
 pub use super::prompt::skills_section;
 
-use super::{NameTable, Resolution, ResolvedVia};
+use super::{NameTable, Resolution, ResolvedVia, log_use};
 use crate::catalog::Catalog;
 use crate::excerpt::list;
 use crate::ranking::ToolId;
@@ -153,6 +153,7 @@ impl ToolMeaning {
         let id = |tool: ToolId| catalog.tool(tool).id.clone();
         match names.resolve(name) {
             Resolution::Tool(found) => {
+                log_use(name, None, catalog.tool(found.tool), found.deprecated);
                 Self::Tool { tool: id(found.tool), via: found.via, deprecated: found.deprecated }
             }
             Resolution::Ambiguous(tools) => Self::Ambiguous { candidates: tools.into_iter().map(id).collect() },

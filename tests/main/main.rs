@@ -4,6 +4,8 @@
 mod architecture;
 // Who may take a name: conflicts, trust, aliases of the operator, look-alikes.
 mod aliases;
+// Deprecated aliases are told, and the log says which aliases are registered and used.
+mod deprecation;
 // What is found in hostile catalogs, and what is not in honest ones.
 mod checking;
 // Tools as providers want them, and the way back from a call.

@@ -36,6 +36,10 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[derive(Parser)]
 #[command(name = "picktools", version, about, propagate_version = true, after_help = EXIT_CODES)]
 struct Cli {
+    /// Log on standard error what is registered and resolved, such as each alias; PICKTOOLS_LOG sets levels, as in
+    /// picktools=debug, and counts before this.
+    #[arg(short, long, global = true, help_heading = heading::OUTPUT)]
+    verbose: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -68,7 +72,6 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    init_logging();
     let done = |()| ExitCode::SUCCESS;
     let as_json = wants_json();
     let cli = match Cli::try_parse() {
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         }
         Err(help) => help.exit(),
     };
+    init_logging(cli.verbose);
     let result = match cli.command {
         Command::Pick(command) => command.run().map(done),
         Command::Resolve(command) => command.run(),
@@ -114,9 +118,10 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 
-fn init_logging() {
+fn init_logging(verbose: bool) {
+    let level = if verbose { "picktools=debug" } else { "error" };
     let filter = tracing_subscriber::EnvFilter::try_from_env("PICKTOOLS_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)

@@ -10,7 +10,7 @@ use std::iter;
 use picktools::catalog::{CatalogError, UnknownValue};
 use picktools::embed::EmbedError;
 use picktools::engine::IndexError;
-use picktools::excerpt::{MAX_LISTED, marked};
+use picktools::excerpt::{MAX_LISTED, MAX_NAME_CHARS, marked};
 use serde::Serialize;
 use serde_json::json;
 
@@ -86,6 +86,11 @@ pub(super) fn warn(text: impl Display) {
 /// Writes the first of several warnings, and how many more there are.
 pub(super) fn warnings(warnings: impl IntoIterator<Item = impl Display>, whole: &'static str) {
     first(warnings.into_iter().map(|warning| warning.to_string()), MAX_LISTED, whole).for_each(warn);
+}
+
+/// What is to be said of a deprecated alias that is used.
+pub(super) fn deprecated(alias: &str, tool: &str) -> String {
+    format!("{:?} is a deprecated alias of {tool}; use the tool's name", marked(alias, MAX_NAME_CHARS))
 }
 
 /// Warns of values of the options that no tool of the catalog has.

@@ -164,6 +164,7 @@ impl PickCommand {
         self.asking.rerank.apply(&mut options);
         let selection = engine.pick(&query, &options)?;
         output::warn_of_unknown(&selection.unknown_values);
+        output::warnings(&selection.deprecated_aliases, output::IN_JSON);
         for degraded in &selection.degraded {
             output::warn(format!("degraded in the stage {}: {}", degraded.stage, degraded.reason));
         }

@@ -49,10 +49,7 @@ impl ResolveCommand {
         let report = Report { version: 1, names: answers.collect() };
         for Answer { name, meaning } in &report.names {
             if let ToolMeaning::Tool { deprecated: true, tool, .. } = meaning {
-                output::warn(format!(
-                    "{:?} is a deprecated alias of {tool}; use the tool's name",
-                    marked(name, MAX_NAME_CHARS)
-                ));
+                output::warn(output::deprecated(name, tool));
             }
             if !self.json {
                 output::answer(output::line(format!("{}: {meaning}", marked(name, MAX_NAME_CHARS))))?;

@@ -116,6 +116,7 @@ impl ValidateCommand {
                 Err(Unreadable { place, message }) => Outcome::Unreadable { status: "refused", place, message },
             })
             .collect();
+        output::warnings(calls.iter().filter_map(deprecated), output::IN_JSON);
         let results = self.provider.filter(|_| self.results).map(|provider| {
             let refused = calls.iter().filter_map(|outcome| match outcome {
                 Outcome::Refused { result, .. } => Some(result.clone()),
@@ -196,6 +197,16 @@ fn outcome(hydrator: &Hydrator, call: ToolCall, repairing: Option<&Repairing>) -
             Outcome::Refused { status: "refused", id: call.id, name: call.name, error, message, result }
         }
     }
+}
+
+/// What is to be said of a call by a deprecated alias.
+fn deprecated(outcome: &Outcome) -> Option<String> {
+    let (is_deprecated, names, tool) = match outcome {
+        Outcome::Hydrated(Hydrated::Ready(call)) => (call.deprecated(), call.names(), call.tool()),
+        Outcome::Hydrated(Hydrated::NeedsApproval(call)) => (call.deprecated(), call.names(), call.tool()),
+        _ => return None,
+    };
+    is_deprecated.then(|| output::deprecated(&names.requested, &tool.id))
 }
 
 fn summary(Report { ready, needs_approval, refused, calls, .. }: &Report) -> String {

@@ -32,6 +32,82 @@ fn a_deprecated_alias_is_a_warning() {
     assert!(stderr(&output).contains("\"sh\" is a deprecated alias of"), "{}", stderr(&output));
 }
 
+/// A file in a folder of its own.
+fn file(name: &str, content: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let path = folder.path().join(name);
+    std::fs::create_dir_all(path.parent().expect("it has a folder")).expect("it can be made");
+    std::fs::write(&path, content).expect("it can be written");
+    let path = path.to_str().expect("the path is UTF-8").to_owned();
+    (folder, path)
+}
+
+#[test]
+fn a_deprecated_alias_is_warned_of_wherever_it_is_used() {
+    let skill = "---\nname: shell\ndescription: Runs a shell command.\nallowed-tools: sh\n---\nDo.";
+    let (skills, _) = file("shell/SKILL.md", skill);
+    let skills = skills.path().to_str().expect("the path is UTF-8");
+    let (_folder, calls) = file("calls.jsonl", r#"{"name": "sh", "arguments": {"command": "ls"}}"#);
+    for (arguments, user) in [
+        (&["pick", "use `sh`"][..], "used by the request"),
+        (&["pick", "list the files", "--always-include", "sh"], "used by the caller"),
+        (&["pick", "list the files", "--quota", "sh=3"], "used by the caller"),
+        (&["pick", "list the files", "--in-use", "sh"], "used by the task"),
+        (&["pick", "run a shell command", "--skills", skills], "used by a picked skill"),
+        (&["validate", "--calls", &calls, "--allow-unsafe"], "use the tool's name"),
+    ] {
+        let arguments = [arguments, &["--catalog", WORKPLACE]].concat();
+        let warned = stderr(&picktools(&arguments).output().expect("it runs"));
+        let warning = warned.lines().find(|line| line.starts_with("warning: \"sh\" is a deprecated alias of"));
+        assert!(warning.is_some_and(|warning| warning.contains(user)), "{arguments:?}: {warned}");
+    }
+    let found = answer(&["check", "--catalog", WORKPLACE, "--skills", skills]);
+    assert!(found.contains("warning deprecated-alias: the skill \"shell\" calls"), "{found}");
+}
+
+#[test]
+fn a_quota_of_nothing_is_a_tool_that_may_be_neither_picked_nor_called() {
+    let pick = |quota: &str| {
+        let named = ["pick", "use `book_meeting_room`", "--quota", quota, "--catalog", WORKPLACE];
+        answer(&named)
+    };
+    assert!(
+        pick("book_meeting_room=1").starts_with(" 1. calendar/book_meeting_room"),
+        "{}",
+        pick("book_meeting_room=1")
+    );
+    let none = pick("calendar/book_meeting_room=0");
+    assert!(none.contains("calendar/book_meeting_room is left out, though named: "), "{none}");
+    assert!(none.contains("quota 1"), "{none}");
+    let (_folder, calls) = file("calls.jsonl", r#"{"name": "book_meeting_room", "arguments": {}}"#);
+    let quotas = ["--quota", "book_meeting_room=5", "--quota", "book_meeting_room=0"];
+    let arguments = [&["validate", "--catalog", WORKPLACE, "--calls", &calls][..], &quotas].concat();
+    let output = picktools(&arguments).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("quota"), "{}", stdout(&output));
+    for wrong in ["book_meeting_room", "book_meeting_room=-1", "book_meeting_room=many", "no_such_tool=3"] {
+        refusal(&["pick", "x", "--quota", wrong, "--catalog", WORKPLACE]);
+    }
+}
+
+#[test]
+fn the_log_tells_of_aliases_where_it_is_asked_to() {
+    let (_folder, calls) = file("calls.jsonl", r#"{"name": "dm", "arguments": {}}"#);
+    let arguments = ["validate", "--catalog", WORKPLACE, "--calls", &calls];
+    let quiet = stderr(&picktools(&arguments).output().expect("it runs"));
+    assert!(!quiet.contains("alias"), "{quiet}");
+    let asked = |variable: Option<&str>, arguments: &[&str]| {
+        let output = picktools(arguments).envs(variable.map(|level| ("PICKTOOLS_LOG", level))).output();
+        stderr(&output.expect("it runs"))
+    };
+    for log in [asked(Some("picktools=debug"), &arguments), asked(None, &[&["--verbose"], &arguments[..]].concat())] {
+        assert!(log.contains("registered alias alias=dm canonical=send_direct_message"), "{log}");
+    }
+    let (_other, sound) = file("calls.jsonl", r#"{"name": "dm", "arguments": {"user": "ada", "text": "hello"}}"#);
+    let log = asked(None, &["validate", "-v", "--catalog", WORKPLACE, "--calls", &sound]);
+    assert!(log.contains("tool alias used requested=dm canonical=send_direct_message"), "{log}");
+}
+
 #[test]
 fn what_is_no_tool_or_several_is_answered_with_one_and_told() {
     let arguments = ["resolve", "dm", "send_direct_mesage", "zzzz", "--catalog", WORKPLACE, "--json"];

@@ -1,0 +1,133 @@
+//! Deprecated aliases are told wherever they are used, and the log says which names are registered and used.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+use picktools::call::Hydrated;
+use picktools::catalog::OperatorAliases;
+use picktools::names::Advertising;
+use picktools::provider::{Arguments, ToolCall, TranslateOptions};
+use picktools::selection::AskedBy;
+use picktools::skills::Skill;
+use picktools::{Access, Catalog, CatalogOptions, Engine, Hydrator, PickOptions, Provider, Selection, translate};
+use serde_json::json;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::support::{engine, pick};
+
+/// A terminal with an alias of each kind, and a tool that requires it by the old one.
+fn terminal() -> Catalog {
+    let entries = json!([
+        {"name": "terminalRun", "source": "host", "description": "Runs a command", "parameters": {},
+            "aliases": ["bash", {"name": "old_shell", "deprecated": true}]},
+        {"name": "deployService", "source": "host", "description": "Rolls a service out", "parameters": {},
+            "requires": ["old_shell"]},
+    ]);
+    Catalog::from_slice(entries.to_string().as_bytes(), "here", None).expect("it is valid")
+}
+
+fn told(selection: &Selection) -> Vec<(&str, &str, AskedBy)> {
+    let told = selection.deprecated_aliases.iter();
+    told.map(|told| (told.alias.as_str(), told.tool_id.as_str(), told.used_by)).collect()
+}
+
+#[test]
+fn a_deprecated_alias_is_told_wherever_a_pick_uses_it() {
+    let plain = engine(terminal());
+    let named = |name: &str| vec![name.to_owned()];
+    let access = |access: Access| PickOptions { access, ..PickOptions::default() };
+    for (query, options, used_by) in [
+        ("use old_shell", PickOptions::default(), AskedBy::Request),
+        ("use OldShell", PickOptions::default(), AskedBy::Request),
+        ("x", PickOptions { always_include: named("old_shell"), ..PickOptions::default() }, AskedBy::Caller),
+        ("x", access(Access { exclude: ["old_shell".to_owned()].into(), ..Access::default() }), AskedBy::Caller),
+        ("x", access(Access { quotas: [("old_shell".to_owned(), 3)].into(), ..Access::default() }), AskedBy::Caller),
+        ("x", PickOptions { in_use: named("old_shell"), ..PickOptions::default() }, AskedBy::Task),
+        ("roll the service out", PickOptions::default(), AskedBy::Tool),
+    ] {
+        let selection = pick(&plain, query, &options);
+        let alias = if query.contains("OldShell") { "OldShell" } else { "old_shell" };
+        let told = told(&selection);
+        assert!(told.contains(&(alias, "host/terminalRun", used_by)), "{query:?}, {options:?}: {told:?}");
+    }
+    let skill = "---\nname: shell\ndescription: Runs a command.\nallowed-tools: old_shell\n---\nDo.";
+    let skill = Skill::parse(skill, "shell/SKILL.md").expect("it is valid");
+    let with_skill = Engine::builder(terminal()).skills(vec![skill]).build().expect("it can be built");
+    let selection = pick(&with_skill, "run a command", &PickOptions::default());
+    assert_eq!(told(&selection), [("old_shell", "host/terminalRun", AskedBy::Skill)]);
+    assert_eq!(
+        selection.deprecated_aliases[0].to_string(),
+        "\"old_shell\" is a deprecated alias of host/terminalRun, used by a picked skill; use the tool's name"
+    );
+    let in_order = PickOptions { always_include: named("bash"), max_candidates: 1, ..PickOptions::default() };
+    assert!(told(&pick(&plain, "use bash and `terminalRun`", &in_order)).is_empty(), "these are in order");
+}
+
+/// What was logged while something ran on this thread.
+fn logged(run: impl FnOnce()) -> Vec<String> {
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("nobody panics with it").write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_ansi(false);
+    let guard = subscriber.with_writer(move || writer.clone()).without_time().set_default();
+    run();
+    drop(guard);
+    let text = String::from_utf8(lines.0.lock().expect("nobody panics with it").clone()).expect("it is text");
+    text.lines().filter(|line| line.contains("picktools::names")).map(str::to_owned).collect()
+}
+
+#[test]
+fn an_alias_is_logged_when_it_is_registered() {
+    let aliases = OperatorAliases::from_slice(br#"{"shell": "terminalRun"}"#, "ours").expect("it is valid");
+    let options = CatalogOptions { aliases: Some(aliases), ..CatalogOptions::default() };
+    let catalog = options.collect(terminal().tools().iter().map(|tool| tool.as_ref().clone())).expect("it is valid");
+    let lines = logged(|| drop(engine(catalog)));
+    let registered = |alias: &str, deprecated: bool| {
+        format!("registered alias alias={alias} canonical=terminalRun tool=host/terminalRun deprecated={deprecated}")
+    };
+    let expected = [registered("bash", false), registered("old_shell", true), registered("shell", false)];
+    assert_eq!(lines.len(), expected.len(), "{lines:?}");
+    for (line, expected) in lines.iter().zip(&expected) {
+        assert!(line.contains("DEBUG") && line.ends_with(expected), "{line}");
+    }
+}
+
+#[test]
+fn the_use_of_an_alias_is_logged_with_the_requested_the_advertised_and_the_canonical_name() {
+    let catalog = terminal();
+    let view = TranslateOptions { advertising: Advertising::PrimaryAlias, ..TranslateOptions::default() };
+    let translation = translate(catalog.tools(), Provider::OpenAiChat, &view).expect("it can be shown");
+    let plain = Hydrator::new(catalog.clone(), &Access::default()).expect("it can be decided on");
+    let shown =
+        Hydrator::new(catalog.clone(), &Access::default()).expect("it can be decided on").translated(&translation);
+    let call = |hydrator: &Hydrator, name: &str| {
+        let call = ToolCall { id: None, name: name.to_owned(), arguments: Arguments::Json(json!({})) };
+        let lines = logged(|| assert!(matches!(hydrator.hydrate(&call), Ok(Hydrated::Ready(_)))));
+        lines.into_iter().map(|line| line.split_once("tool alias used ").map(|(_, fields)| fields.to_owned())).collect()
+    };
+    let tool = "canonical=terminalRun tool=host/terminalRun";
+    let expected: Vec<(Vec<Option<String>>, String)> = vec![
+        (call(&shown, "bash"), format!("requested=bash advertised=bash {tool} deprecated=false")),
+        (call(&shown, "old_shell"), format!("requested=old_shell advertised=bash {tool} deprecated=true")),
+        (call(&plain, "bash"), format!("requested=bash {tool} deprecated=false")),
+    ];
+    for (found, expected) in expected {
+        assert_eq!(found, [Some(expected)]);
+    }
+    assert!(call(&plain, "terminalRun").is_empty(), "that is its own name");
+    let engine = engine(catalog);
+    let lines = logged(|| drop(pick(&engine, "use `bash`", &PickOptions::default())));
+    assert!(lines.iter().any(|line| line.contains("requested=bash canonical=terminalRun")), "{lines:?}");
+}
