@@ -38,7 +38,7 @@ fn several_catalogs_are_one() {
     assert!(refusal(&["index", "--catalog", path]).contains("no *.json, *.jsonl, *.yaml or *.yml file"));
     fs::write(folder.path().join("b.json"), r#"[{"name": "b", "parameters": {"type": "odd"}}]"#)
         .expect("it can be written");
-    fs::write(folder.path().join("a.jsonl"), r#"{"name": "a", "parameters": {}}"#).expect("it can be written");
+    fs::write(folder.path().join("a.jsonl"), r#"{"name": "list_a", "parameters": {}}"#).expect("it can be written");
     assert!(refusal(&["index", "--catalog", path]).contains("b.json: entry 1 (\"b\") at /parameters/type"));
     let output = picktools(&["check", "--catalog", path, "--sarif"]).output().expect("it runs");
     let sarif: Value = serde_json::from_str(&stdout(&output)).expect("it is JSON");
