@@ -1,6 +1,7 @@
 //! From one entry to one tool, whatever published shape the entry has: each names the schema in its own way, and OpenAI's
 //! puts the definition into a wrapper. Every field of a tool counts in every shape, within the wrapper and beside it.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde::de::DeserializeOwned;
@@ -193,6 +194,15 @@ const NATIVE_FIELDS: [&str; 11] = [
     "http",
 ];
 
+/// How a field may be written: in snake case, in camel case, or as others call it.
+fn spellings(field: &str) -> Vec<Cow<'_, str>> {
+    match field {
+        "parameters" => SCHEMA_KEYS.map(Cow::Borrowed).to_vec(),
+        _ if field.contains('_') => vec![Cow::Borrowed(field), Cow::Owned(camel_case(field))],
+        _ => vec![Cow::Borrowed(field)],
+    }
+}
+
 /// Typed access to the members of an entry; what has the wrong type is reported and left out.
 struct Fields<'a> {
     /// The definition, and what stands around it.
@@ -203,32 +213,28 @@ struct Fields<'a> {
 impl Fields<'_> {
     /// Finds a field in the definition, or else beside it.
     fn get(&self, field: &str) -> Option<(String, Value)> {
-        let place = self.places(field).into_iter().next();
-        place.map(|(pointer, value)| (pointer, value.clone()))
+        let keys = spellings(field);
+        let (at, key, value) = self.places(&keys).next()?;
+        Some((format!("{at}/{key}"), value.clone()))
     }
 
-    /// Returns where a field stands by its snake-case name, the camel-case form of it, or what others call it; `null`
-    /// counts as absent.
-    fn places(&self, field: &str) -> Vec<(String, &Value)> {
-        let camel = camel_case(field);
-        let names = match field {
-            "parameters" => &SCHEMA_KEYS[..],
-            _ if camel == field => &[field],
-            _ => &[field, camel.as_str()],
-        };
-        let around = self.objects.iter().flat_map(|(at, object)| names.iter().map(move |name| (at, object, name)));
-        let found = around.filter_map(|(at, object, name)| Some((format!("{at}/{name}"), object.get(*name)?)));
-        found.filter(|(_, value)| !value.is_null()).collect()
+    /// Returns where a field of these spellings stands: the pointer to the object, the key and the value. `null` counts
+    /// as absent.
+    fn places<'f>(&'f self, keys: &'f [Cow<'_, str>]) -> impl Iterator<Item = (&'static str, &'f str, &'f Value)> {
+        let around =
+            self.objects.iter().flat_map(move |&(at, object)| keys.iter().map(move |key| (at, object, &**key)));
+        let found = around.filter_map(|(at, object, key)| Some((at, key, object.get(key)?)));
+        found.filter(|(.., value)| !value.is_null())
     }
 
     /// Reports the fields that stand in two places and say different things.
     fn contradictions(&mut self) {
         let contradiction = |field: &&str| {
-            let places = self.places(field);
-            let (first, value) = places.first()?;
-            let (other, _) = places.iter().find(|(_, other)| other != value)?;
-            let message = format!("it says something else than {first}, which is the same field");
-            Some(EntryFault::new(other, message, "remove one of them"))
+            let keys = spellings(field);
+            let (first_at, first, value) = self.places(&keys).next()?;
+            let (at, key, _) = self.places(&keys).find(|(.., other)| *other != value)?;
+            let message = format!("it says something else than {first_at}/{first}, which is the same field");
+            Some(EntryFault::new(format!("{at}/{key}"), message, "remove one of them"))
         };
         let found: Vec<EntryFault> = NATIVE_FIELDS.iter().filter_map(contradiction).collect();
         self.faults.extend(found);
