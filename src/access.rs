@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use reason::IneligibleReason;
 
-use crate::catalog::{Catalog, Tool, UnknownValue};
+use crate::catalog::{Catalog, ThreatLevel, Tool, UnknownValue};
 use crate::json::Json;
 use crate::names::{NameTable, Resolution};
 use crate::ranking::ToolId;
@@ -57,6 +57,8 @@ pub struct Access {
     pub capabilities: BTreeSet<String>,
     /// What is left to spend on one call; tools without a cost cost nothing.
     pub max_cost: Option<f64>,
+    /// The highest threat level allowed. A tool that names none passes, unless it is marked unsafe: it counts as high.
+    pub max_threat_level: Option<ThreatLevel>,
     /// How many calls are left of the tools named here; one with none left is ineligible.
     #[serde(deserialize_with = "distinct")]
     pub quotas: BTreeMap<String, u64>,
@@ -68,6 +70,12 @@ pub struct Access {
     pub exclude: BTreeSet<String>,
     /// Tools that are held back until the operator approves them; a name that several tools share holds all of them.
     pub quarantine: BTreeSet<String>,
+}
+
+/// The level that a tool names, or what stands for it.
+fn threat_level(tool: &Tool) -> Option<ThreatLevel> {
+    let named = tool.safety.as_ref().and_then(|safety| safety.threat_level);
+    named.or_else(|| tool.is_unsafe().then_some(ThreatLevel::High))
 }
 
 /// Reads quotas, of which none may stand twice.
@@ -138,6 +146,11 @@ impl Access {
         let mut reasons = Vec::new();
         if tool.is_unsafe() && !self.allow_unsafe {
             reasons.push(IneligibleReason::Unsafe);
+        }
+        if let (Some(level), Some(most)) = (threat_level(tool), self.max_threat_level)
+            && level > most
+        {
+            reasons.push(IneligibleReason::ThreatLevel { level, most });
         }
         if !tool.allowed_roles.is_empty() && tool.allowed_roles.is_disjoint(&self.roles) {
             reasons.push(IneligibleReason::Role { allowed: tool.allowed_roles.clone() });
@@ -237,6 +250,7 @@ impl PolicyTable {
             let policy = (
                 &tool.source,
                 tool.is_unsafe(),
+                threat_level(tool).map(ThreatLevel::name),
                 &tool.allowed_roles,
                 &tool.modes,
                 &tool.capabilities,

@@ -32,6 +32,7 @@ mod skills;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 pub use self::builder::EngineBuilder;
 pub use self::built_in::BuiltInScorer;
@@ -253,7 +254,8 @@ impl Engine {
 }
 
 /// Picks from tools that are indexed for this one request, with the built-in ranking. An [`Engine`] serves many requests,
-/// and may have a scorer, a reranker or skills.
+/// and may have a scorer, a reranker or skills. The time limit counts from the call: what indexing takes, on tokio's blocking
+/// pool, is gone for the stages of the pick.
 ///
 /// # Errors
 ///
@@ -267,6 +269,12 @@ pub async fn pick_tools(
     tools: impl IntoIterator<Item = Tool>,
     options: PickOptions,
 ) -> Result<Selection, PickError> {
-    let engine = Engine::new(Catalog::from_tools(tools)?)?;
-    engine.pick_async(input.into(), options).await
+    let started = Instant::now();
+    let (query, tools) = (input.into(), tools.into_iter().collect::<Vec<_>>());
+    let pick = tokio::task::spawn_blocking(move || {
+        let engine = Engine::new(Catalog::from_tools(tools)?)?;
+        let timeout = options.timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
+        engine.pick(&query, &PickOptions { timeout, ..options })
+    });
+    pick.await.map_err(|error| PickError::Worker { reason: error.to_string() })?
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use crate::catalog::ThreatLevel;
+
 /// Why a tool may not be seen.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "code", rename_all = "snake_case")]
@@ -11,6 +13,13 @@ use serde::Serialize;
 pub enum IneligibleReason {
     /// The tool is marked unsafe, and unsafe tools were not allowed.
     Unsafe,
+    /// The tool's threat level is higher than is allowed.
+    ThreatLevel {
+        /// The tool's; high for one that is marked unsafe and names none.
+        level: ThreatLevel,
+        /// The highest allowed.
+        most: ThreatLevel,
+    },
     /// None of the caller's roles may see the tool.
     Role {
         /// The roles that may.
@@ -51,6 +60,7 @@ impl IneligibleReason {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unsafe => "unsafe",
+            Self::ThreatLevel { .. } => "threat_level",
             Self::Role { .. } => "role",
             Self::ExecutionMode { .. } => "execution_mode",
             Self::Capability { .. } => "capability",
@@ -67,6 +77,9 @@ impl IneligibleReason {
         let list = |items: &BTreeSet<String>| items.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         match self {
             Self::Unsafe => "marked unsafe, and unsafe tools are not allowed".to_owned(),
+            Self::ThreatLevel { level, most } => {
+                format!("of the threat level {}, and none above {} is allowed", level.name(), most.name())
+            }
             Self::Role { allowed } => format!("only for the roles {}", list(allowed)),
             Self::ExecutionMode { modes } => format!("only for the execution modes {}", list(modes)),
             Self::Capability { missing } => format!("without the capabilities {}", list(missing)),

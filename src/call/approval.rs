@@ -8,11 +8,9 @@ use super::{PendingCall, ValidCall};
 /// The most calls that wait at once; each may hold the most arguments that are read.
 const MAX_WAITING: usize = 1000;
 
-/// Calls of tools without a schema that only a person may let through ([`NoSchemaMode::HumanApproval`]).
+/// Calls that only a person may let through; [`PendingCall::awaits`] says why.
 ///
 /// The clock is the caller's, so that a call's time can be told and tested.
-///
-/// [`NoSchemaMode::HumanApproval`]: crate::catalog::NoSchemaMode::HumanApproval
 #[derive(Debug)]
 pub struct ApprovalQueue {
     lifetime: Duration,
@@ -69,7 +67,7 @@ impl ApprovalQueue {
     ///
     /// [`ApprovalError::NotWaiting`] when the ticket is unknown, used or expired.
     pub fn approve(&mut self, ticket: u64, now: Instant) -> Result<ValidCall, ApprovalError> {
-        self.remove(ticket, now).map(|call| call.0)
+        self.remove(ticket, now).map(|pending| pending.call)
     }
 
     /// Refuses a call, and returns it.

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{CallError, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, Repairer};
-use crate::access::{Access, AccessError};
-use crate::catalog::{Catalog, CatalogError, Tool};
+use super::{CallError, Hydrated, Hydrator, Repairer};
+use crate::catalog::Tool;
 use crate::client::{ClientError, ToolClient};
 use crate::provider::{CallResult, Provider, ResponseError, TranslateError, TranslateOptions, Translation, translate};
 
@@ -14,23 +13,12 @@ use crate::provider::{CallResult, Provider, ResponseError, TranslateError, Trans
 const MAX_REPAIRS: usize = 16;
 
 /// How tools are shown, and their calls read.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct ToolCallOptions {
-    /// Who asks: calls of other tools than those that are eligible are refused, whatever the model was shown.
-    pub access: Access,
     /// Strictness, names and deferred loading.
     pub translate: TranslateOptions,
     /// Asked once per call whose arguments do not fit, where there is one; for the first 16 such calls of an answer.
     pub repairer: Option<Arc<dyn Repairer>>,
-    /// The most text of one call's arguments that is read, in bytes.
-    pub max_argument_bytes: usize,
-}
-
-impl Default for ToolCallOptions {
-    fn default() -> Self {
-        let (access, translate) = (Access::default(), TranslateOptions::default());
-        Self { access, translate, repairer: None, max_argument_bytes: MAX_ARGUMENT_BYTES }
-    }
 }
 
 /// What a model answered that was shown tools.
@@ -51,12 +39,12 @@ pub struct ToolCalls {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolCallError {
-    /// The tools are not a valid catalog.
-    #[error(transparent)]
-    Catalog(#[from] CatalogError),
-    /// The access names tools that are not among them.
-    #[error(transparent)]
-    Access(#[from] AccessError),
+    /// A tool that is to be shown is none of the hydrator's catalog.
+    #[error("the tool {tool:?} is not in the catalog of the hydrator; show tools that were picked from it")]
+    NotInCatalog {
+        /// The tool.
+        tool: String,
+    },
     /// The tools cannot be shown so.
     #[error(transparent)]
     Translate(#[from] TranslateError),
@@ -80,18 +68,21 @@ pub enum ToolCallError {
 /// Shows `tools` to a model along with `body`, and hydrates the calls of its answer. Planning stops there: nothing is
 /// run.
 ///
+/// The hydrator is made once for a catalog and a caller. What is shown may be shortened
+/// ([`Pick::shown`](crate::Pick::shown)): each call is held to the catalog's own definition, and to what the caller may run,
+/// and a tool that was not shown is not called.
+///
 /// `body` is the provider's own body; the definitions are added to its `tools`. One call's fault is no fault of the
 /// others: each stands for itself in [`ToolCalls::calls`].
 ///
 /// # Errors
 ///
-/// [`ToolCallError`] when the tools cannot be shown, or there is no answer to read.
+/// [`ToolCallError`] when a tool is not of the hydrator's catalog or cannot be shown, or there is no answer to read.
 ///
 /// ```
-/// use std::sync::Arc;
 /// use picktools::call::ToolCallOptions;
 /// use picktools::client::{ClientFuture, ToolClient};
-/// use picktools::{Provider, Tool, tool_call};
+/// use picktools::{Access, Catalog, Hydrator, Provider, Tool, tool_call};
 /// use serde_json::{Value, json};
 ///
 /// /// Answers as a model would.
@@ -110,9 +101,10 @@ pub enum ToolCallError {
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let tools = [Arc::new(Tool::new("get_forecast", "Weather for the coming days"))];
+/// let catalog = Catalog::from_tools([Tool::new("get_forecast", "Weather for the coming days")])?;
+/// let hydrator = Hydrator::new(catalog.clone(), &Access::default())?;
 /// let body = json!({"model": "m", "messages": [{"role": "user", "content": "will it rain?"}]});
-/// let answer = tool_call(&Model, body, &tools, &ToolCallOptions::default()).await?;
+/// let answer = tool_call(&Model, body, &hydrator, catalog.tools(), &ToolCallOptions::default()).await?;
 /// assert!(answer.calls[0].is_ok());
 /// # Ok(())
 /// # }
@@ -120,20 +112,22 @@ pub enum ToolCallError {
 pub async fn tool_call(
     client: &dyn ToolClient,
     mut body: Value,
+    hydrator: &Hydrator,
     tools: &[Arc<Tool>],
     options: &ToolCallOptions,
 ) -> Result<ToolCalls, ToolCallError> {
     let provider = client.provider();
-    let catalog = Catalog::from_tools(tools.iter().map(|tool| tool.as_ref().clone()))?;
-    let translation = translate(catalog.tools(), provider, &options.translate)?;
-    let hydrator = Hydrator::new(catalog, &options.access)?;
+    if let Some(tool) = tools.iter().find(|tool| hydrator.catalog().find(&tool.id).is_none()) {
+        return Err(ToolCallError::NotInCatalog { tool: tool.id.clone() });
+    }
+    let translation = translate(tools, provider, &options.translate)?;
     let members: &mut Map<String, Value> = body.as_object_mut().ok_or(ToolCallError::Body)?;
     match (members.entry("tools").or_insert_with(|| Value::Array(Vec::new())), &translation.tools) {
         (Value::Array(known), Value::Array(more)) => known.extend(more.iter().cloned()),
         _ => return Err(ToolCallError::Body),
     }
     let response = client.send(body).await.map_err(|source| ToolCallError::Client { provider, source })?;
-    let hydrator = hydrator.translated(&translation).max_argument_bytes(options.max_argument_bytes);
+    let hydrator = hydrator.translated(&translation);
     let (mut calls, mut refused) = (Vec::new(), Vec::new());
     let mut repairs = MAX_REPAIRS;
     for call in provider.calls(&response)? {

@@ -22,7 +22,7 @@ mod results;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -44,8 +44,8 @@ use crate::names::{NameTable, Resolution, Resolved, ResolvedVia, log_use};
 use crate::provider::{Arguments, Provider, ToolCall, Translation};
 use crate::ranking::ToolId;
 use crate::repair;
-pub use crate::schema::ArgumentFault;
-use crate::schema::{Compiled, example};
+use crate::schema::Check;
+pub use crate::schema::{ArgumentFault, ArgumentValidator, JsonSchema, SchemaCompiler};
 
 /// How often nested text is decoded in one call: once per level.
 const MAX_DECODED_LEVELS: usize = 4;
@@ -180,28 +180,79 @@ fn id_of<S: serde::Serializer>(tool: &Arc<Tool>, serializer: S) -> Result<S::Ok,
 
 /// A call that waits for a person; see [`ApprovalQueue`].
 #[derive(Debug, Clone, Serialize)]
-#[serde(transparent)]
-pub struct PendingCall(ValidCall);
+pub struct PendingCall {
+    #[serde(flatten)]
+    call: ValidCall,
+    awaits: Awaited,
+}
+
+/// Why a call waits for a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "why", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Awaited {
+    /// The tool's [`Safety`](crate::catalog::Safety) asks for the approval of these.
+    Approvals {
+        /// Who must approve.
+        by: Vec<String>,
+    },
+    /// The tool has no schema, and its mode asks for a person's approval.
+    NoSchema,
+    /// The tool has no schema and may only run where it changes nothing, which no trusted hint says.
+    NotKnownToRead,
+}
+
+impl Awaited {
+    /// Why a call of this tool waits; `None` where it need not.
+    fn of(tool: &Tool, no_schema_mode: Option<NoSchemaMode>) -> Option<Self> {
+        let by = tool.safety.as_ref().map_or(&[][..], |safety| &safety.required_approvals);
+        if !by.is_empty() {
+            return Some(Self::Approvals { by: by.to_vec() });
+        }
+        // What a stranger says of itself loosens nothing.
+        let only_reads = tool.annotations.read_only_hint == Some(true) && !tool.untrusted;
+        match no_schema_mode? {
+            NoSchemaMode::HumanApproval => Some(Self::NoSchema),
+            NoSchemaMode::ReadOnly if !only_reads => Some(Self::NotKnownToRead),
+            NoSchemaMode::ReadOnly | NoSchemaMode::Full => None,
+        }
+    }
+}
+
+impl fmt::Display for Awaited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Approvals { by } => write!(f, "it must be approved by {}", crate::excerpt::list(by, ", ")),
+            Self::NoSchema => f.write_str("no schema; a person must approve it"),
+            Self::NotKnownToRead => f.write_str("no schema, and not known to change nothing; a person must approve it"),
+        }
+    }
+}
 
 impl PendingCall {
     /// Returns the tool.
     pub fn tool(&self) -> &Arc<Tool> {
-        self.0.tool()
+        self.call.tool()
     }
 
-    /// Returns the arguments, which no schema vouches for.
+    /// Returns the arguments, for which a schema vouches where the tool has one.
     pub fn arguments(&self) -> &Value {
-        self.0.arguments()
+        self.call.arguments()
+    }
+
+    /// Returns why it waits.
+    pub fn awaits(&self) -> &Awaited {
+        &self.awaits
     }
 
     /// Returns the names of the tool that were in play.
     pub fn names(&self) -> &CallNames {
-        self.0.names()
+        self.call.names()
     }
 
     /// Returns `true` if the called name is an alias that shall no longer be used.
     pub fn deprecated(&self) -> bool {
-        self.0.deprecated()
+        self.call.deprecated()
     }
 }
 
@@ -232,19 +283,23 @@ pub enum Hydrated {
 /// assert!(matches!(hydrator.hydrate(&call(json!({}))), Err(CallError::Invalid { .. })));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Hydrator {
-    catalog: Catalog,
-    names: NameTable,
-    eligibility: Eligibility,
+    callable: Arc<Callable>,
     /// From names that the model was shown.
     advertised: HashMap<String, ToolId>,
     /// The first of these of each tool.
     shown: HashMap<ToolId, String>,
     provider: Option<Provider>,
     max_argument_bytes: usize,
-    /// Schemas as they are first needed: a catalog's reader has checked that each compiles, and few are ever called.
-    schemas: Vec<OnceLock<Result<Arc<Compiled>, String>>>,
+}
+
+/// What may be called by one caller: made once, and shared by the hydrators of all its requests.
+#[derive(Debug)]
+struct Callable {
+    catalog: Catalog,
+    names: NameTable,
+    eligibility: Eligibility,
 }
 
 impl Hydrator {
@@ -256,33 +311,49 @@ impl Hydrator {
     pub fn new(catalog: Catalog, access: &Access) -> Result<Self, AccessError> {
         let names = NameTable::new(&catalog);
         let eligibility = access.decide(&catalog, &names)?;
-        let schemas = std::iter::repeat_with(OnceLock::new).take(catalog.len()).collect();
-        let max_argument_bytes = MAX_ARGUMENT_BYTES;
         Ok(Self {
-            catalog,
-            names,
-            eligibility,
+            callable: Arc::new(Callable { catalog, names, eligibility }),
             advertised: HashMap::new(),
             shown: HashMap::new(),
             provider: None,
-            max_argument_bytes,
-            schemas,
+            max_argument_bytes: MAX_ARGUMENT_BYTES,
         })
     }
 
-    /// Expects calls of what the model was shown: by the names of `translation`, and with the arguments in its form.
+    /// Expects calls of what the model was shown: by the names of `translation`, with the arguments in its form, and of no
+    /// other tool. The arguments are held to the catalog's own schemas, however little of them was shown.
     #[must_use]
-    pub fn translated(mut self, translation: &Translation) -> Self {
-        let known = translation.names.iter().filter_map(|(name, id)| Some((name.clone(), self.catalog.find(id)?)));
+    pub fn translated(&self, translation: &Translation) -> Self {
+        let mut hydrator = self.clone();
+        hydrator.show(translation);
+        hydrator
+    }
+
+    fn show(&mut self, translation: &Translation) {
+        let known =
+            translation.names.iter().filter_map(|(name, id)| Some((name.clone(), self.callable.catalog.find(id)?)));
         self.advertised = known.collect();
         // In the order of the names, which is the same everywhere.
         for (name, id) in &translation.names {
-            if let Some(tool) = self.catalog.find(id) {
+            if let Some(tool) = self.callable.catalog.find(id) {
                 self.shown.entry(tool).or_insert_with(|| name.clone());
             }
         }
         self.provider = Some(translation.provider);
-        self
+    }
+
+    /// The catalog whose tools are called.
+    pub fn catalog(&self) -> &Catalog {
+        &self.callable.catalog
+    }
+
+    /// Returns `true` if the tool may be called: by this caller, and by a model that was shown some tools only.
+    fn admits(&self, tool: ToolId) -> bool {
+        self.callable.eligibility.admits(tool) && self.was_shown(tool)
+    }
+
+    fn was_shown(&self, tool: ToolId) -> bool {
+        self.provider.is_none() || self.shown.contains_key(&tool)
     }
 
     /// Refuses arguments of more bytes than this unread; [`MAX_ARGUMENT_BYTES`] unless told otherwise.
@@ -306,11 +377,14 @@ impl Hydrator {
     /// Finds the tool that a called name means, which the caller may run: what the model was shown comes first.
     fn resolve(&self, name: &str) -> Result<Resolved, CallError> {
         let found = self.find(name)?;
-        if self.eligibility.admits(found.tool) {
+        if self.admits(found.tool) {
             return Ok(found);
         }
-        let tool = self.catalog.tool(found.tool).id.clone();
-        Err(CallError::Ineligible { tool, reasons: self.eligibility.reasons(found.tool) })
+        if !self.was_shown(found.tool) {
+            return Err(CallError::UnknownTool { name: marked(name, 100).into_owned(), suggestions: Vec::new() });
+        }
+        let tool = self.callable.catalog.tool(found.tool).id.clone();
+        Err(CallError::Ineligible { tool, reasons: self.callable.eligibility.reasons(found.tool) })
     }
 
     fn find(&self, name: &str) -> Result<Resolved, CallError> {
@@ -319,7 +393,7 @@ impl Hydrator {
         }
         let requested = || marked(name, 100).into_owned();
         let is_unseen = |c: char| c != ' ' && !shows(c);
-        match self.names.resolve_among(name, |tool| self.eligibility.admits(tool)) {
+        match self.callable.names.resolve_among(name, |tool| self.admits(tool)) {
             Resolution::Tool(found) if found.via != ResolvedVia::Normalised => Ok(found),
             Resolution::Tool(found) => match name.trim().chars().find(|&c| is_unseen(c)) {
                 None => Ok(found),
@@ -329,7 +403,7 @@ impl Hydrator {
                 }),
             },
             Resolution::Ambiguous(tools) => {
-                let candidates = tools.into_iter().map(|tool| self.catalog.tool(tool).id.clone()).collect();
+                let candidates = tools.into_iter().map(|tool| self.callable.catalog.tool(tool).id.clone()).collect();
                 Err(CallError::AmbiguousTool { name: requested(), candidates })
             }
             Resolution::Unknown { suggestions } => Err(CallError::UnknownTool { name: requested(), suggestions }),
@@ -338,7 +412,7 @@ impl Hydrator {
 
     /// Reads the arguments and holds them to the tool's schema.
     fn arguments(&self, id: ToolId, given: &Arguments) -> Result<(Value, Vec<Repair>), CallError> {
-        let tool = self.catalog.tool(id);
+        let tool = self.callable.catalog.tool(id);
         let (mut arguments, mut repaired) = self.read(tool, given)?;
         let Some(schema) = &tool.parameters else {
             return match arguments {
@@ -349,25 +423,25 @@ impl Hydrator {
                 )),
             };
         };
-        let compiled = self.schemas[id.index()].get_or_init(|| Compiled::new(schema).map(Arc::new));
-        let compiled = compiled.as_ref().map_err(|reason| CallError::malformed(&tool.id, reason.clone()))?;
+        let check = self.callable.catalog.check(id, schema);
+        let check = check.map_err(|reason| CallError::malformed(&tool.id, reason))?;
         if let Some(provider) = self.provider {
             provider.restore_arguments(schema, &mut arguments);
         }
-        if compiled.accepts(&arguments) {
+        if check.accepts(&arguments) {
             return Ok((arguments, repaired));
         }
         if !tool.is_unsafe()
-            && let Some((decoded, pointers)) = decode(compiled, &arguments)
+            && let Some((decoded, pointers)) = decode(&check, &arguments)
         {
             repaired.extend(pointers.into_iter().map(|pointer| Repair::Decoded { pointer }));
             return Ok((decoded, repaired));
         }
-        let faults = compiled.faults(&arguments);
+        let faults = check.faults(&arguments);
         Err(CallError::Invalid {
             tool: tool.id.clone(),
             faults,
-            example: example(schema, compiled).map(Box::new),
+            example: check.example(schema).map(Box::new),
             failed_repair: None,
         })
     }
@@ -403,7 +477,7 @@ impl Hydrator {
         arguments: Value,
         repaired: Vec<Repair>,
     ) -> Result<Hydrated, CallError> {
-        let tool = Arc::clone(self.catalog.tool(found.tool));
+        let tool = Arc::clone(self.callable.catalog.tool(found.tool));
         let advertised = match found.via {
             ResolvedVia::Advertised => Some(call.name.clone()),
             _ => self.shown.get(&found.tool).cloned(),
@@ -414,6 +488,7 @@ impl Hydrator {
         if no_schema_mode == Some(NoSchemaMode::ReadOnly) && says_it_writes {
             return Err(CallError::NotReadOnly { tool: tool.id.clone() });
         }
+        let awaits = Awaited::of(&tool, no_schema_mode);
         let call = ValidCall {
             id: call.id.clone(),
             marked_unsafe: tool.is_unsafe(),
@@ -426,19 +501,19 @@ impl Hydrator {
             repaired,
             tool,
         };
-        Ok(match no_schema_mode {
-            Some(NoSchemaMode::HumanApproval) => Hydrated::NeedsApproval(PendingCall(call)),
-            _ => Hydrated::Ready(call),
+        Ok(match awaits {
+            Some(awaits) => Hydrated::NeedsApproval(PendingCall { call, awaits }),
+            None => Hydrated::Ready(call),
         })
     }
 }
 
 /// Decodes JSON that stands as text where the schema wants an object or an array; only what then fits counts.
-fn decode(compiled: &Compiled, arguments: &Value) -> Option<(Value, Vec<String>)> {
+fn decode(check: &Check, arguments: &Value) -> Option<(Value, Vec<String>)> {
     let mut decoded = arguments.clone();
     let mut pointers = Vec::new();
     for _ in 0..MAX_DECODED_LEVELS {
-        let places = compiled.texts_for_structures(&decoded);
+        let places = check.texts_for_structures(&decoded);
         let before = pointers.len();
         for pointer in places {
             let Some(place) = decoded.pointer_mut(&pointer) else { continue };
@@ -451,7 +526,7 @@ fn decode(compiled: &Compiled, arguments: &Value) -> Option<(Value, Vec<String>)
         if pointers.len() == before {
             return None;
         }
-        if compiled.accepts(&decoded) {
+        if check.accepts(&decoded) {
             return Some((decoded, pointers));
         }
     }

@@ -41,7 +41,7 @@ impl Hydrator {
     /// As [`Hydrator::hydrate`], for the arguments as they came.
     pub async fn hydrate_with(&self, call: &ToolCall, repairer: &dyn Repairer) -> Result<Hydrated, CallError> {
         let found = self.resolve(&call.name)?;
-        let tool = self.catalog.tool(found.tool);
+        let tool = self.callable.catalog.tool(found.tool);
         let problem = match self.arguments(found.tool, &call.arguments) {
             Ok((arguments, repaired)) => return self.finish(call, found, arguments, repaired),
             Err(problem @ (CallError::Malformed { .. } | CallError::Invalid { .. }))

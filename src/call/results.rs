@@ -19,7 +19,7 @@ impl ValidCall {
 impl PendingCall {
     /// Makes the result of a call that nobody approved, for [`Provider::results`](crate::Provider::results).
     pub fn refused(&self, reason: impl Into<String>) -> CallResult {
-        self.0.result(Err(reason.into()))
+        self.call.result(Err(reason.into()))
     }
 }
 
@@ -50,8 +50,8 @@ impl Hydrator {
             return names.to_vec();
         }
         let mut shown: Vec<String> = Vec::new();
-        let meant = names.iter().flat_map(|name| self.names.meant(name));
-        for tool in meant.filter(|&tool| self.eligibility.admits(tool)) {
+        let meant = names.iter().flat_map(|name| self.callable.names.meant(name));
+        for tool in meant.filter(|&tool| self.admits(tool)) {
             shown.extend(self.shown.get(&tool).filter(|name| !shown.contains(name)).cloned());
         }
         shown

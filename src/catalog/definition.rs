@@ -204,6 +204,32 @@ pub enum ThreatLevel {
     Critical,
 }
 
+impl ThreatLevel {
+    /// All levels, the least first.
+    pub const ALL: [Self; 4] = [Self::Low, Self::Medium, Self::High, Self::Critical];
+
+    /// Returns its name, as it stands in definitions.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+impl NoSchemaMode {
+    /// Returns its name, as it stands in definitions.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "read-only",
+            Self::HumanApproval => "human-approval",
+            Self::Full => "full",
+        }
+    }
+}
+
 /// The hints of an MCP tool; `None` is unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -341,7 +341,15 @@ impl Fields<'_> {
     /// Capabilities as a list, or as an object of booleans.
     fn capabilities(&mut self) -> BTreeSet<String> {
         match self.get("capabilities") {
-            Some((_, Value::Object(flags))) => {
+            Some((pointer, Value::Object(flags))) => {
+                for (name, flag) in flags.iter().filter(|(_, flag)| !flag.is_boolean()) {
+                    let message = format!("the capability is {}, not true or false", kind(flag));
+                    self.faults.push(EntryFault::new(
+                        format!("{pointer}/{name}"),
+                        message,
+                        "say whether the tool has it",
+                    ));
+                }
                 flags.into_iter().filter(|(_, on)| *on == Value::Bool(true)).map(|(name, _)| name).collect()
             }
             _ => self.set("capabilities"),

@@ -39,7 +39,7 @@ pub(crate) use sources::Sources;
 pub use unknown::UnknownValue;
 
 pub use crate::ranking::ToolId;
-use crate::schema;
+use crate::schema::{self, Check, Validators};
 pub use crate::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 
 /// The tools that are picked from, in registration order.
@@ -63,6 +63,8 @@ pub struct Catalog {
     notices: Vec<CatalogFault>,
     /// How it was made, which holds for tools that are added later.
     options: CatalogOptions,
+    /// Shared with the catalogs that are made of this one.
+    validators: Arc<Validators<Tool>>,
 }
 
 impl Catalog {
@@ -105,6 +107,7 @@ impl Catalog {
     /// As [`CatalogOptions::collect`].
     pub fn with_tools(&self, more: impl IntoIterator<Item = Tool>) -> Result<Self, CatalogError> {
         let mut catalog = self.options.append(&self.tools, more)?;
+        catalog.validators = Arc::clone(&self.validators);
         catalog.notices.splice(..0, self.notices.iter().cloned());
         Ok(catalog)
     }
@@ -118,7 +121,7 @@ impl Catalog {
         if let Some(aliases) = &mut options.aliases {
             aliases.keep_for(&tools);
         }
-        Self::new(tools, self.notices.clone(), options)
+        Self { validators: Arc::clone(&self.validators), ..Self::new(tools, self.notices.clone(), options) }
     }
 
     fn new(tools: Vec<Arc<Tool>>, notices: Vec<CatalogFault>, options: CatalogOptions) -> Self {
@@ -126,7 +129,8 @@ impl Catalog {
             tools.iter().enumerate().map(|(index, tool)| (tool.id.clone(), ToolId::from_index(index))).collect();
         let sources = Sources::new(tools.iter().filter_map(|tool| tool.source.as_deref()));
         let digest = digest(&tools);
-        Self { tools, by_id, sources, digest, notices, options }
+        let validators = Arc::new(Validators::new(options.schema_compiler.clone()));
+        Self { tools, by_id, sources, digest, notices, options, validators }
     }
 
     /// Returns the tools in registration order.
@@ -161,6 +165,11 @@ impl Catalog {
     /// Returns the untrusted sources of the catalog's options that none of its tools is of.
     pub fn unknown_values(&self) -> Vec<UnknownValue> {
         self.options.unknown_values(&self.sources)
+    }
+
+    /// What arguments of calls of a tool with this schema are held to.
+    pub(crate) fn check(&self, tool: ToolId, schema: &serde_json::Value) -> Result<Arc<Check>, String> {
+        self.validators.get(self.tool(tool), schema)
     }
 
     pub(crate) fn sources(&self) -> &Sources {

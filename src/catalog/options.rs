@@ -13,6 +13,7 @@ use super::files::CatalogFile;
 use super::sources::Sources;
 use super::unknown::UnknownValue;
 use super::{Catalog, conflicts, entry, format};
+use crate::schema::SchemaCompiler;
 
 /// What becomes of names and aliases that two tools claim.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct CatalogOptions {
     pub aliases: Option<OperatorAliases>,
     /// The source of tools that name none.
     pub default_source: Option<String>,
+    /// Makes what arguments of calls are held to; [`JsonSchema`](crate::call::JsonSchema) where it is `None`.
+    pub schema_compiler: Option<Arc<dyn SchemaCompiler>>,
 }
 
 /// What was read before anything was settled between the tools.

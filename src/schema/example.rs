@@ -7,7 +7,7 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 use serde_json::{Map, Value, json};
 
 use super::reference::resolve;
-use super::validate::Compiled;
+use super::validators::Check;
 
 /// The most values in an example.
 const MAX_VALUES: usize = 500;
@@ -37,11 +37,11 @@ const FORMATS: [(&str, &str); 14] = [
 ];
 
 /// Returns a small value that `schema` accepts as arguments, where one is found.
-pub(crate) fn example(schema: &Value, compiled: &Compiled) -> Option<Value> {
+pub(super) fn example(schema: &Value, check: &Check) -> Option<Value> {
     (0..ATTEMPTS).flat_map(|choice| [true, false].map(|hints| (choice, hints))).find_map(|(choice, hints)| {
         let mut walk = Walk { root: schema, values: 0, choice, hints };
         let value = walk.value(schema, 0)?;
-        compiled.accepts(&value).then_some(value)
+        check.accepts(&value).then_some(value)
     })
 }
 
@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     fn of(schema: &Value) -> Option<Value> {
-        example(schema, &Compiled::new(schema).expect("the schema is valid"))
+        example(schema, &Check::new(schema, &crate::schema::JsonSchema).expect("the schema is valid"))
     }
 
     #[test]

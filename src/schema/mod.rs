@@ -11,6 +11,7 @@ mod keywords;
 mod limits;
 mod reference;
 mod validate;
+mod validators;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -19,12 +20,13 @@ use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value};
 
 use cost::Cost;
-pub(crate) use example::example;
+use example::example;
 pub(crate) use keywords::{DEFINITIONS, Holds, holds, within};
 pub use limits::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 pub(crate) use reference::{decoded, resolve};
 pub use validate::ArgumentFault;
-pub(crate) use validate::Compiled;
+pub use validators::{ArgumentValidator, JsonSchema, SchemaCompiler};
+pub(crate) use validators::{Check, Validators};
 
 use crate::excerpt::cut;
 

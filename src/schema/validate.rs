@@ -6,6 +6,7 @@ use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{JsonType, ValidationError, Validator};
 use serde_json::Value;
 
+use super::validators::ArgumentValidator;
 use super::{Cost, compile, shorten};
 use serde::Serialize;
 
@@ -21,6 +22,19 @@ pub struct ArgumentFault {
     pub expected: String,
     /// What stands there, as JSON, shortened.
     pub received: String,
+}
+
+impl ArgumentFault {
+    /// Makes one; `received` is shortened.
+    pub fn new(
+        pointer: impl Into<String>,
+        keyword: impl Into<String>,
+        expected: impl Into<String>,
+        received: &Value,
+    ) -> Self {
+        let (pointer, keyword, expected) = (pointer.into(), keyword.into(), expected.into());
+        fault(pointer, &keyword, expected, received)
+    }
 }
 
 impl fmt::Display for ArgumentFault {
@@ -42,50 +56,32 @@ const MAX_OPTIONS: usize = 20;
 pub(crate) struct Compiled {
     validator: Validator,
     cost: Cost,
-    /// `{}` means that a tool takes no arguments, where JSON Schema alone would let any pass.
-    takes_none: bool,
 }
 
 impl Compiled {
     /// Compiles a schema that the catalog's reader has checked.
     pub(crate) fn new(schema: &Value) -> Result<Self, String> {
-        let takes_none = schema.as_object().is_some_and(serde_json::Map::is_empty);
         let cost = Cost::new(schema).map_err(|fault| fault.message)?;
         let validator = compile(schema).map_err(|error| shorten(&error.to_string()))?;
-        Ok(Self { validator, cost, takes_none })
+        Ok(Self { validator, cost })
+    }
+}
+
+impl ArgumentValidator for Compiled {
+    fn accepts(&self, arguments: &Value) -> bool {
+        self.cost.of(arguments).is_some() && self.validator.is_valid(arguments)
     }
 
-    /// Returns `true` if a call may have these arguments: they are an object, and fit.
-    pub(crate) fn accepts(&self, arguments: &Value) -> bool {
-        match arguments {
-            Value::Object(members) if self.takes_none => members.is_empty(),
-            Value::Object(_) => self.cost.of(arguments).is_some() && self.validator.is_valid(arguments),
-            _ => false,
-        }
-    }
-
-    /// Returns JSON pointers to texts that stand where the schema wants an object or an array.
-    pub(crate) fn texts_for_structures(&self, arguments: &Value) -> Vec<String> {
-        if self.takes_none || self.cost.of(arguments).is_none_or(|evaluations| evaluations > MAX_EXPLAINED) {
+    fn texts_for_structures(&self, arguments: &Value) -> Vec<String> {
+        if self.cost.of(arguments).is_none_or(|evaluations| evaluations > MAX_EXPLAINED) {
             return Vec::new();
         }
         let errors = self.validator.iter_errors(arguments);
         errors.filter(wants_structure).take(MAX_FAULTS).map(|error| error.instance_path().to_string()).collect()
     }
 
-    /// Returns what does not fit, the first few of it.
-    pub(crate) fn faults(&self, arguments: &Value) -> Vec<ArgumentFault> {
+    fn faults(&self, arguments: &Value) -> Vec<ArgumentFault> {
         let whole = |keyword: &str, expected: &str| vec![fault(String::new(), keyword, expected.to_owned(), arguments)];
-        if !arguments.is_object() {
-            return whole("type", "an object of arguments");
-        }
-        if self.takes_none {
-            return if self.accepts(arguments) {
-                Vec::new()
-            } else {
-                whole("maxProperties", "no arguments: the tool takes none")
-            };
-        }
         match self.cost.of(arguments) {
             None => whole("limit", "fewer or flatter arguments: to hold these to the schema takes too long"),
             // Each failed alternative keeps a copy of what it was tried on.
@@ -113,7 +109,7 @@ fn wants_structure(error: &ValidationError<'_>) -> bool {
         }
 }
 
-fn fault(pointer: String, keyword: &str, expected: String, received: &Value) -> ArgumentFault {
+pub(super) fn fault(pointer: String, keyword: &str, expected: String, received: &Value) -> ArgumentFault {
     ArgumentFault { pointer, keyword: keyword.to_owned(), expected, received: shorten(&received.to_string()) }
 }
 
@@ -178,7 +174,7 @@ mod tests {
     use serde_json::json;
 
     fn faults(schema: &Value, arguments: &Value) -> Vec<String> {
-        let compiled = Compiled::new(schema).expect("the schema is valid");
+        let compiled = crate::schema::Check::new(schema, &crate::schema::JsonSchema).expect("the schema is valid");
         let faults: Vec<String> = compiled.faults(arguments).iter().map(ToString::to_string).collect();
         assert_eq!(compiled.accepts(arguments), faults.is_empty(), "{arguments}");
         faults

@@ -7,13 +7,18 @@ use std::time::Duration;
 use picktools::call::{CallError, Hydrated, ToolCallError, ToolCallOptions, ToolCalls};
 use picktools::catalog::Alias;
 use picktools::client::{EndpointOptions, ProviderClient};
-use picktools::{Provider, Tool, tool_call};
+use picktools::{Access, Catalog, Hydrator, Provider, Tool, tool_call};
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
 use crate::support::tool;
 
 const KEY: &str = "sk-secret-0123456789";
+
+fn hydrator() -> Hydrator {
+    let catalog = Catalog::from_tools(tools().iter().map(|tool| tool.as_ref().clone())).expect("they are valid");
+    Hydrator::new(catalog, &Access::default()).expect("it names no tool")
+}
 
 fn tools() -> Vec<Arc<Tool>> {
     let mut forecast = tool("sky", "get_forecast", "Weather for the coming days");
@@ -28,7 +33,7 @@ fn options() -> EndpointOptions {
 
 async fn ask(provider: Provider, server: &Server, request: Value) -> Result<ToolCalls, ToolCallError> {
     let client = ProviderClient::new(provider, &server.url, &options()).expect("the URL is valid");
-    tool_call(&client, request, &tools(), &ToolCallOptions::default()).await
+    tool_call(&client, request, &hydrator(), &tools(), &ToolCallOptions::default()).await
 }
 
 /// An answer of each provider that calls `get_forecast` well, then `get_forecast` badly, then a tool that is not there.
@@ -141,7 +146,7 @@ async fn a_client_that_cannot_ask_says_so() {
     let slow = Server::new(|_, _| Reply::Hang);
     let options = EndpointOptions { timeout: Duration::from_millis(200), ..EndpointOptions::default() };
     let client = ProviderClient::new(Provider::Ollama, &slow.url, &options).expect("the URL is valid");
-    let error = tool_call(&client, json!({"model": "m"}), &tools(), &ToolCallOptions::default()).await;
+    let error = tool_call(&client, json!({"model": "m"}), &hydrator(), &tools(), &ToolCallOptions::default()).await;
     let error = error.expect_err("it hangs");
     assert!(whole(&error).contains("no whole answer within 200ms"), "{error}");
     assert!(matches!(error, ToolCallError::Client { source, .. } if source.retryable()));
@@ -157,6 +162,8 @@ async fn a_call_by_the_claimed_alias_of_an_untrusted_tool_is_a_call_of_no_tool()
             "tool_calls": [{"function": {"name": "bash", "arguments": {}}}]}}))
     });
     let client = ProviderClient::new(Provider::Ollama, &server.url, &options()).expect("the URL is valid");
-    let outcome = tool_call(&client, json!({"model": "m"}), &[Arc::new(evil)], &ToolCallOptions::default()).await;
+    let hydrator = Hydrator::new(Catalog::from_tools([evil]).expect("it is valid"), &Access::default()).expect("it is");
+    let tools = hydrator.catalog().tools();
+    let outcome = tool_call(&client, json!({"model": "m"}), &hydrator, tools, &ToolCallOptions::default()).await;
     assert!(matches!(outcome.expect("it answers").calls[..], [Err(CallError::UnknownTool { .. })]));
 }

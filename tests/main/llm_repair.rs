@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use picktools::call::{CallError, LlmRepairer, Repair, ToolCallOptions};
 use picktools::client::{ClientFuture, EndpointOptions, ProviderClient, ToolClient};
 use picktools::provider::{Arguments, ToolCall};
-use picktools::{Catalog, Hydrator, Provider, tool_call};
+use picktools::{Access, Catalog, Hydrator, Provider, tool_call};
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
@@ -198,9 +198,10 @@ async fn one_answer_has_a_bounded_number_of_repairs() {
     let server = Server::new(move |_, _| Reply::Json(says(Provider::OpenAiChat, &mended)));
     let repairer = Arc::new(repairer(Provider::OpenAiChat, &server));
     let options = ToolCallOptions { repairer: Some(repairer), ..ToolCallOptions::default() };
-    let catalog = catalog();
-    let tools = &catalog.tools()[..1];
-    let answer = tool_call(&Floods, json!({"messages": []}), tools, &options).await.expect("the model answers");
+    let hydrator = Hydrator::new(catalog(), &Access::default()).expect("it names no tool");
+    let tools = &hydrator.catalog().tools()[..1];
+    let answer =
+        tool_call(&Floods, json!({"messages": []}), &hydrator, tools, &options).await.expect("the model answers");
     let repaired = answer.calls.iter().filter(|call| call.is_ok()).count();
     assert_eq!((answer.calls.len(), repaired, server.asked().len()), (100, 16, 16));
 }

@@ -26,6 +26,7 @@ mod eligibility;
 mod selecting;
 // What was said and called before: transcripts, tools in use, and what goes with them.
 mod history;
+mod holding;
 // Custom scorers: composing, lying, failing, and being late.
 mod scoring;
 // Rerankers: what they may change, when they are asked, and that none can harm a pick.

@@ -344,3 +344,15 @@ fn an_untrusted_source_is_untrusted_with_all_that_look_like_it() {
     let untrusted: Vec<bool> = read.tools().iter().map(|tool| tool.untrusted).collect();
     assert_eq!(untrusted, [true, true, true, true, false]);
 }
+
+#[test]
+fn capabilities_may_be_flags_which_are_true_or_false() {
+    let read = |capabilities: Value| {
+        let entries = json!([{"name": "a", "parameters": {}, "capabilities": capabilities}]);
+        Catalog::from_slice(entries.to_string().as_bytes(), "here", None)
+    };
+    let catalog = read(json!({"streaming": true, "paging": false})).expect("they are flags");
+    assert_eq!(catalog.tools()[0].capabilities, ["streaming".to_owned()].into());
+    let error = read(json!({"streaming": "yes"})).expect_err("it says neither").to_string();
+    assert!(error.contains("/capabilities/streaming: the capability is a string, not true or false"), "{error}");
+}

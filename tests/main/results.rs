@@ -132,7 +132,9 @@ async fn a_tool_call_comes_with_what_the_model_is_told_of_the_refused_ones() {
     let model = Model(json!([call("a", "terminalCd"), call("b", "terminalRun"), call("c", "rm")]));
     let body = json!({"model": "m", "messages": []});
     let options = ToolCallOptions::default();
-    let answer = tool_call(&model, body, terminal().tools(), &options).await.expect("the model answers");
+    let hydrator = Hydrator::new(terminal(), &Access::default()).expect("it names no tool");
+    let answer =
+        tool_call(&model, body, &hydrator, hydrator.catalog().tools(), &options).await.expect("the model answers");
     assert!(answer.calls[0].is_ok() && matches!(answer.calls[1], Err(CallError::Invalid { .. })));
     let ids: Vec<Option<&str>> = answer.refused.iter().map(|result| result.id.as_deref()).collect();
     assert_eq!(ids, [Some("b"), Some("c")]);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use picktools::catalog::ThreatLevel;
 use picktools::{Access, PickOptions};
 
 use super::args::RankingArgs;
@@ -48,6 +49,9 @@ pub(super) struct AccessArgs {
     /// How many calls are left of a tool, which may be neither picked nor called where that is 0; may be repeated.
     #[arg(long = "quota", value_name = "TOOL=CALLS", value_parser = quota)]
     quotas: Vec<(String, u64)>,
+    /// The highest threat level of a tool that may be picked and called; one that is marked unsafe and names none is high.
+    #[arg(long, value_name = "LEVEL", value_parser = ["low", "medium", "high", "critical"])]
+    max_threat_level: Option<String>,
     /// A source that is allowed, which forbids the others; may be repeated.
     #[arg(long = "allow-source", value_name = "SOURCE")]
     allow_sources: Vec<String>,
@@ -74,6 +78,9 @@ impl AccessArgs {
             execution_mode: self.execution_mode,
             capabilities: self.capabilities.into_iter().collect(),
             max_cost: self.max_cost,
+            max_threat_level: self
+                .max_threat_level
+                .and_then(|level| ThreatLevel::ALL.into_iter().find(|known| known.name() == level)),
             allow_sources: self.allow_sources.into_iter().collect(),
             deny_sources: self.deny_sources.into_iter().collect(),
             exclude: self.exclude.into_iter().collect(),

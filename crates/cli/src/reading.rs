@@ -129,7 +129,7 @@ impl ReadingArgs {
             untrusted_sources: self.untrusted_sources.iter().cloned().collect(),
             allow_claimed_aliases: self.allow_claimed_aliases,
             aliases,
-            default_source: None,
+            ..CatalogOptions::default()
         })
     }
 }

@@ -20,6 +20,7 @@ use super::{heading, output};
 #[cfg(feature = "llm")]
 use picktools::call::LlmRepairer;
 use picktools::call::{CallError, Hydrated, MAX_ARGUMENT_BYTES, Repair, ValidCall};
+use picktools::catalog::NoSchemaMode;
 use picktools::names::ResolvedVia;
 use picktools::provider::{Arguments, CallResult, CallStream, EventReader, ToolCall};
 use picktools::{Hydrator, Provider, Tool, translate};
@@ -228,7 +229,7 @@ fn describe(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Hydrated(Hydrated::Ready(call)) => describe_valid(call),
         Outcome::Hydrated(Hydrated::NeedsApproval(call)) => {
-            format!("{}: no schema; a person must approve it{}", call.tool().id, unsafe_mark(call.tool()))
+            format!("{}: {}{}", call.tool().id, call.awaits(), unsafe_mark(call.tool()))
         }
         Outcome::Refused { message, .. } => message.clone(),
         Outcome::Unreadable { place, message, .. } => format!("{place}: {message}"),
@@ -244,12 +245,21 @@ fn describe_valid(call: &ValidCall) -> String {
         }
         _ => text.push_str(&format!(" (called {})", call.names().requested)),
     }
-    text.push_str(if call.validated() { ": valid" } else { ": not validated, as it has no schema" });
+    if call.validated() {
+        text.push_str(": valid");
+    } else {
+        text.push_str(&format!(": not validated, as it has no schema ({})", mode(call)));
+    }
     text.push_str(unsafe_mark(call.tool()));
     for repair in call.repaired() {
         text.push_str(&format!("; {repair}"));
     }
     text
+}
+
+/// How the tool, which has no schema, may be called.
+fn mode(call: &ValidCall) -> &'static str {
+    call.no_schema_mode().map_or("no mode", NoSchemaMode::name)
 }
 
 fn unsafe_mark(tool: &Tool) -> &'static str {

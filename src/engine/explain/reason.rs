@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::super::ranked::{Custom, Ranked};
 use crate::catalog::Tool;
-use crate::excerpt::one_line;
+use crate::excerpt::{list, one_line};
 use crate::ranking::ToolId;
 use crate::scorer::Score;
 use crate::selection::{
@@ -53,6 +53,9 @@ pub(super) fn reason(
     }
     if tool.untrusted {
         clauses.push("its source is untrusted".to_owned());
+    }
+    if let Some(safety) = tool.safety.as_ref().filter(|safety| !safety.required_approvals.is_empty()) {
+        clauses.push(format!("a call must be approved by {}", list(&safety.required_approvals, ", ")));
     }
     let mut sentence = clauses.join("; ");
     if let Some(first) = sentence.chars().next() {
