@@ -71,7 +71,7 @@ fn tools(count: usize, roles: bool) -> Vec<Tool> {
     (0..count)
         .map(|index| {
             let name = format!("{}_{}_tool{index}x", random.word(), random.word());
-            let mut tool = Tool::new(name, random.words(15));
+            let mut tool = Tool::without_arguments(name, random.words(15));
             let (a, b, c) = (random.word(), random.word(), random.word());
             tool.parameters = Some(json!({
                 "type": "object",

@@ -33,7 +33,7 @@ pub const MAX_LISTED_INELIGIBLE: usize = 50;
 /// ```
 /// use picktools::{Access, Engine, PickOptions, Query, Tool, Catalog};
 ///
-/// let mut refund = Tool::new("refund", "Sends a customer their money back");
+/// let mut refund = Tool::without_arguments("refund", "Sends a customer their money back");
 /// refund.allowed_roles = ["finance".to_owned()].into();
 /// let engine = Engine::new(Catalog::from_tools([refund])?)?;
 /// let query = Query::new("give the money back");
@@ -395,7 +395,7 @@ mod tests {
     use super::*;
 
     fn tool(name: &str, change: impl FnOnce(&mut Tool)) -> Tool {
-        let mut tool = Tool::new(name, "");
+        let mut tool = Tool::without_arguments(name, "");
         change(&mut tool);
         tool
     }

@@ -64,7 +64,7 @@ use crate::sequences::{Prior, SequenceStats};
 /// ```
 /// use picktools::{Catalog, Engine, PickOptions, Query, Tool};
 ///
-/// let tools = [Tool::new("send_email", "Sends an email"), Tool::new("get_forecast", "Weather for the coming days")];
+/// let tools = [Tool::without_arguments("send_email", "Sends an email"), Tool::without_arguments("get_forecast", "Weather for the coming days")];
 /// let engine = Engine::new(Catalog::from_tools(tools)?)?;
 /// let selection = engine.pick(&Query::new("will it rain tomorrow?"), &PickOptions::default())?;
 /// println!("{}: {}", selection.picks[0].tool.name, selection.picks[0].reason);

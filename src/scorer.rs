@@ -83,7 +83,7 @@ pub type ScoreFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<Score>, Scorer
 /// use picktools::scorer::{Score, per_tool};
 /// use picktools::{Catalog, Engine, PickOptions, Query, Tool};
 ///
-/// let tools = [Tool::new("send_email", "Sends an email"), Tool::new("get_forecast", "Weather for the coming days")];
+/// let tools = [Tool::without_arguments("send_email", "Sends an email"), Tool::without_arguments("get_forecast", "Weather for the coming days")];
 /// let scorer = per_tool("shortest", |_, tool| async move { Ok(Score::new(1.0 / tool.name.len() as f32)) });
 /// let engine = Engine::builder(Catalog::from_tools(tools)?).scorer(Arc::new(scorer)).build()?;
 /// let selection = engine.pick(&Query::new("anything"), &PickOptions::default())?;

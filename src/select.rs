@@ -199,7 +199,7 @@ mod tests {
         held: &[usize],
     ) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
         let tools = ["a", "a", "a", "b", "b"].iter().enumerate().map(|(i, source)| {
-            let mut tool = Tool::new(format!("t{i}"), "");
+            let mut tool = Tool::without_arguments(format!("t{i}"), "");
             tool.source = Some((*source).into());
             tool.id = tool.qualified_name();
             tool

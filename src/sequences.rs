@@ -240,9 +240,14 @@ mod tests {
     use crate::catalog::{Alias, Catalog, Tool};
 
     fn prior(tasks: &str) -> Prior {
-        let mut mail = Tool::new("mail", "");
+        let mut mail = Tool::without_arguments("mail", "");
         mail.aliases = vec![Alias { name: "send".into(), deprecated: false }];
-        let tools = [Tool::new("find", ""), mail, Tool::new("print", ""), Tool::new("plot", "")];
+        let tools = [
+            Tool::without_arguments("find", ""),
+            mail,
+            Tool::without_arguments("print", ""),
+            Tool::without_arguments("plot", ""),
+        ];
         let names = NameTable::new(&Catalog::from_tools(tools).expect("valid"));
         Prior::new(&Sequences::from_slice(tasks.as_bytes(), "s.jsonl").expect("well formed"), &names)
     }

@@ -35,7 +35,8 @@ fn pick(engine: &Engine, timeout: Duration) -> Selection {
 
 #[test]
 fn work_is_refused_with_a_reason_while_late_work_holds_all_threads() {
-    let tools = [Tool::new("send_mail", "Sends a mail"), Tool::new("play_music", "Plays music")];
+    let tools =
+        [Tool::without_arguments("send_mail", "Sends a mail"), Tool::without_arguments("play_music", "Plays music")];
     let catalog = Catalog::from_tools(tools).expect("the tools are valid");
     let blocks = Arc::new(Blocks::default());
     let scored = Engine::builder(catalog.clone()).keyword_only().scorer(Arc::clone(&blocks) as Arc<dyn Scorer>);

@@ -9,7 +9,7 @@ use picktools::options::MAX_IN_USE;
 use picktools::sequences::Sequences;
 
 static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
-    let tool = |name, description| Tool::new(name, description);
+    let tool = |name, description| Tool::without_arguments(name, description);
     let mut tools = vec![
         tool("find_flights", "Find flights to a city"),
         tool("book_flight", "Book a seat on a flight"),

@@ -12,7 +12,7 @@ use serde_json::Value;
 fuzz_target!(|text: &str| {
     let (schema, arguments) = text.split_once('\n').unwrap_or((text, "{}"));
     let Ok(schema) = serde_json::from_str::<Value>(schema) else { return };
-    let mut tool = Tool::new("fuzzed", "");
+    let mut tool = Tool::without_arguments("fuzzed", "");
     tool.parameters = Some(schema.clone());
     let Ok(catalog) = Catalog::from_tools([tool]) else { return };
     let tools: Vec<Arc<Tool>> = catalog.tools().to_vec();

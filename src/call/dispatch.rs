@@ -101,7 +101,7 @@ pub enum ToolCallError {
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let catalog = Catalog::from_tools([Tool::new("get_forecast", "Weather for the coming days")])?;
+/// let catalog = Catalog::from_tools([Tool::without_arguments("get_forecast", "Weather for the coming days")])?;
 /// let hydrator = Hydrator::new(catalog.clone(), &Access::default())?;
 /// let body = json!({"model": "m", "messages": [{"role": "user", "content": "will it rain?"}]});
 /// let answer = tool_call(&Model, body, &hydrator, catalog.tools(), &ToolCallOptions::default()).await?;

@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn what_is_too_long_to_show_or_breaks_off_is_not_asked() {
-        let mut tool = Tool::new("send", "Sends");
+        let mut tool = Tool::without_arguments("send", "Sends");
         let problem = CallError::malformed("s/send", "nothing");
         let ask = |tool: &Tool, arguments: &str| {
             question(FaultyCall { tool, arguments, problem: &problem }).map(|question| question.message)
@@ -288,7 +288,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_leaves_its_line(text in "(\\PC|[\"\\\\{}\n\r\u{0}\u{85}\u{2028}\u{202e}\u{e0041}]){0,60}") {
-            let mut tool = Tool::new(text.as_str(), text.as_str());
+            let mut tool = Tool::without_arguments(text.as_str(), text.as_str());
             let schema = json!({"properties": {text.as_str(): {"description": text}}});
             tool.parameters = Some(schema.clone());
             let problem = CallError::malformed("x", text.as_str());

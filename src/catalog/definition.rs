@@ -13,16 +13,17 @@ use crate::json::Json;
 /// A tool's definition.
 ///
 /// The schemas are kept verbatim and never changed. A tool is made by reading a catalog
-/// ([`Catalog::from_slice`](crate::Catalog::from_slice)) or with [`Tool::new`] and its public fields.
+/// ([`Catalog::from_slice`](crate::Catalog::from_slice)), or with [`Tool::with_parameters`], [`Tool::without_arguments`] and
+/// its public fields.
 ///
 /// ```
 /// use picktools::Tool;
 /// use serde_json::json;
 ///
-/// let mut tool = Tool::new("send_email", "Sends an email");
+/// let schema = json!({"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]});
+/// let mut tool = Tool::with_parameters("send_email", "Sends an email", schema);
 /// tool.source = Some("mail".to_owned());
 /// tool.id = tool.qualified_name();
-/// tool.parameters = Some(json!({"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}));
 /// let json = serde_json::to_string(&tool)?;
 /// assert_eq!(serde_json::from_str::<Tool>(&json)?, tool);
 /// # Ok::<(), serde_json::Error>(())
@@ -96,7 +97,12 @@ pub struct Tool {
 
 impl Tool {
     /// Makes a tool that takes no arguments and that everyone may see.
-    pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
+    pub fn without_arguments(name: impl Into<String>, description: impl Into<String>) -> Self {
+        Self::with_parameters(name, description, Value::Object(serde_json::Map::new()))
+    }
+
+    /// Makes a tool whose arguments are held to this JSON Schema, and that everyone may see.
+    pub fn with_parameters(name: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
         let name = name.into();
         Self {
             id: name.clone(),
@@ -105,7 +111,7 @@ impl Tool {
             description: description.into(),
             aliases: Vec::new(),
             tags: Vec::new(),
-            parameters: Some(Value::Object(serde_json::Map::new())),
+            parameters: Some(parameters),
             provider_schema: None,
             output_schema: None,
             source: None,

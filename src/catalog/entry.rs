@@ -57,7 +57,7 @@ pub(super) fn read(value: &Value, default_source: Option<&str>) -> (Option<Tool>
     let Some(name) = fields.name() else {
         return (None, fields.faults);
     };
-    let mut tool = Tool::new(name, fields.string("description").unwrap_or_default());
+    let mut tool = Tool::without_arguments(name, fields.string("description").unwrap_or_default());
     fields.definition(&mut tool);
     fields.policy(&mut tool);
     if tool.parameters.is_none() && is_openai(object) && !fields.speaks_of_no_schema() {

@@ -47,8 +47,8 @@ pub use crate::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 /// ```
 /// use picktools::{Catalog, Tool};
 ///
-/// let catalog = Catalog::from_tools([Tool::new("send_email", "Sends an email")])?;
-/// let more = catalog.with_tools([Tool::new("get_forecast", "Weather for the coming days")])?;
+/// let catalog = Catalog::from_tools([Tool::without_arguments("send_email", "Sends an email")])?;
+/// let more = catalog.with_tools([Tool::without_arguments("get_forecast", "Weather for the coming days")])?;
 /// assert_eq!((catalog.len(), more.len()), (1, 2));
 /// let id = more.find("get_forecast").expect("it was added");
 /// assert_eq!(more.tool(id).name, "get_forecast");

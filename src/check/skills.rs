@@ -23,7 +23,7 @@ impl CheckReport {
         let nothing = wording::Names::new(std::iter::empty());
         for skill in &folder.skills {
             let position = Position::Skill(shown(&skill.path));
-            let document = Tool::new(&skill.name, &skill.description);
+            let document = Tool::without_arguments(&skill.name, &skill.description);
             self.findings.extend(
                 super::of_tool(&document, &nothing).into_iter().map(|found: Found| found.at(&position, &document)),
             );

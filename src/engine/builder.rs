@@ -21,7 +21,7 @@ use crate::sequences::{Prior, Sequences};
 /// ```
 /// use picktools::{Catalog, Engine, Tool, sequences::Sequences};
 ///
-/// let tools = [Tool::new("send_email", "Sends an email"), Tool::new("get_forecast", "Weather for the coming days")];
+/// let tools = [Tool::without_arguments("send_email", "Sends an email"), Tool::without_arguments("get_forecast", "Weather for the coming days")];
 /// let tasks = Sequences::from_slice(br#"["get_forecast", "send_email"]"#, "tasks.jsonl")?;
 /// let engine = Engine::builder(Catalog::from_tools(tools)?).keyword_only().sequences(tasks).build()?;
 /// assert_eq!(engine.stats().dimensions, None);

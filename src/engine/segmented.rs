@@ -40,7 +40,10 @@ fn catalogs() -> impl Strategy<Value = Catalog> {
     prop::collection::vec(tool, 0..10).prop_map(|tools| {
         let tools = tools.into_iter().enumerate().map(|(index, (name, description, parameter, source))| {
             // Every third name is another's, so that some tools are the same.
-            let mut tool = Tool::new(format!("{}_{}", name.split(' ').next().unwrap_or("x"), index / 3), description);
+            let mut tool = Tool::without_arguments(
+                format!("{}_{}", name.split(' ').next().unwrap_or("x"), index / 3),
+                description,
+            );
             tool.source = Some(format!("s{source}_{}", index % 3));
             tool.parameters = Some(json!({"type": "object", "properties": {"p": {"description": parameter}}}));
             tool.id = tool.qualified_name();

@@ -61,7 +61,8 @@ impl SkillIndex {
             }
             reports.push(report);
         }
-        let documents = usable.iter().map(|usable| Tool::new(&usable.skill.name, &usable.skill.description));
+        let documents =
+            usable.iter().map(|usable| Tool::without_arguments(&usable.skill.name, &usable.skill.description));
         let catalog = Catalog::from_tools(documents).map_err(IndexError::Skills)?;
         Ok(Self { index: Index::build(catalog, config)?, skills: usable, reports })
     }

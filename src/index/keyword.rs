@@ -178,7 +178,7 @@ mod tests {
                 .into_iter()
                 .enumerate()
                 .map(|(index, (name, description, parameter))| {
-                    let mut tool = Tool::new(format!("t{index} {name}"), description);
+                    let mut tool = Tool::without_arguments(format!("t{index} {name}"), description);
                     tool.tags = vec![parameter.clone()];
                     tool.parameters = Some(json!({"properties": {"p": {"description": parameter}}}));
                     tool

@@ -82,7 +82,7 @@ mod tests {
 
     fn twins(tools: &[(&str, &str, &str, Value)]) -> Vec<Option<usize>> {
         let tools = tools.iter().map(|(source, name, description, parameters)| {
-            let mut tool = Tool::new(*name, *description);
+            let mut tool = Tool::without_arguments(*name, *description);
             tool.source = Some((*source).to_owned());
             tool.parameters = Some(parameters.clone());
             tool.id = tool.qualified_name();

@@ -175,7 +175,7 @@ mod tests {
     /// The terminal tools that skills call `bash`, `cd` and `read_file`.
     fn terminal() -> Vec<Arc<Tool>> {
         let tool = |name: &str, description: &str, aliases: &[(&str, bool)]| {
-            let mut tool = Tool::new(name, description);
+            let mut tool = Tool::without_arguments(name, description);
             tool.aliases = aliases.iter().map(|&(name, deprecated)| Alias { name: name.into(), deprecated }).collect();
             Arc::new(tool)
         };
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_tool_with_a_flood_of_aliases_is_not_expanded() {
-        let mut tool = Tool::new("go", "");
+        let mut tool = Tool::without_arguments("go", "");
         tool.aliases = (0..33).map(|number| Alias { name: format!("go{number}"), deprecated: false }).collect();
         let error = Advertising::Expanded.apply(&[Arc::new(tool)]).expect_err("they are too many");
         assert!(error.to_string().starts_with("the tool go has 33 aliases, of which 32 can"), "{error}");
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn a_map_that_is_not_plain_is_refused() {
         let mut tools = terminal();
-        let mut other = Tool::new("terminalRun", "");
+        let mut other = Tool::without_arguments("terminalRun", "");
         (other.source, other.id) = (Some("far".into()), "far/terminalRun".into());
         tools.push(Arc::new(other));
         // The first tool's id is the bare name, so that is no question of two.

@@ -42,7 +42,7 @@ const MAX_SUGGESTIONS: usize = 3;
 /// use picktools::names::{NameTable, Resolution};
 /// use picktools::{Catalog, Tool};
 ///
-/// let catalog = Catalog::from_tools([Tool::new("read_file", "Reads a file")])?;
+/// let catalog = Catalog::from_tools([Tool::without_arguments("read_file", "Reads a file")])?;
 /// let names = NameTable::new(&catalog);
 /// assert!(matches!(names.resolve("readFile"), Resolution::Tool(found) if catalog.tool(found.tool).name == "read_file"));
 /// assert!(matches!(names.resolve("read_flie"), Resolution::Unknown { suggestions } if suggestions == ["read_file"]));
@@ -314,16 +314,17 @@ mod tests {
     use crate::catalog::{Alias, Tool};
 
     fn table() -> NameTable {
-        let mut terminal = Tool::new("terminalRun", "Runs a command");
+        let mut terminal = Tool::without_arguments("terminalRun", "Runs a command");
         terminal.aliases =
             ["bash", "run", "shell exec"].map(|name| Alias { name: name.into(), deprecated: false }).into();
-        let mut here = Tool::new("get_forecast", "");
+        let mut here = Tool::without_arguments("get_forecast", "");
         here.source = Some("weather".into());
         here.id = here.qualified_name();
         let mut there = here.clone();
         there.source = Some("sky".into());
         there.id = there.qualified_name();
-        let tools = [terminal, here, there, Tool::new("read_file", ""), Tool::new("search", "")];
+        let tools =
+            [terminal, here, there, Tool::without_arguments("read_file", ""), Tool::without_arguments("search", "")];
         NameTable::new(&Catalog::from_tools(tools).expect("valid"))
     }
 
@@ -374,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_deprecated_alias_is_told_unless_the_name_is_the_same_but_for_its_writing() {
-        let mut tool = Tool::new("copy_file", "");
+        let mut tool = Tool::without_arguments("copy_file", "");
         tool.aliases =
             [("cp", true), ("copyFile", true)].map(|(name, deprecated)| Alias { name: name.into(), deprecated }).into();
         let table = NameTable::new(&Catalog::from_tools([tool]).expect("valid"));

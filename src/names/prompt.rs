@@ -84,7 +84,7 @@ mod tests {
     use crate::catalog::Alias;
 
     fn tool(name: &str, description: &str, aliases: &[(&str, bool)]) -> Arc<Tool> {
-        let mut tool = Tool::new(name, description);
+        let mut tool = Tool::without_arguments(name, description);
         tool.aliases = aliases.iter().map(|&(name, deprecated)| Alias { name: name.into(), deprecated }).collect();
         Arc::new(tool)
     }
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn tools_that_share_a_name_are_listed_with_their_source() {
         let from = |source: &str| {
-            let mut tool = Tool::new("send", "Sends");
+            let mut tool = Tool::without_arguments("send", "Sends");
             tool.source = Some(source.into());
             Arc::new(tool)
         };

@@ -31,7 +31,7 @@ use crate::ranking::ToolId;
 ///
 /// let text = "---\nname: notes\ndescription: Takes notes.\nallowed-tools: write_file\n---\nWrite them down.";
 /// let skill = Skill::parse(text, "notes/SKILL.md")?;
-/// let catalog = Catalog::from_tools([Tool::new("writeFile", "Writes a file")])?;
+/// let catalog = Catalog::from_tools([Tool::without_arguments("writeFile", "Writes a file")])?;
 /// assert!(skill.compatibility(&catalog, &NameTable::new(&catalog)).is_compatible());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -215,10 +215,10 @@ mod tests {
     use crate::catalog::{Alias, Tool};
 
     fn catalog() -> Catalog {
-        let mut run = Tool::new("terminalRun", "Runs a command");
+        let mut run = Tool::without_arguments("terminalRun", "Runs a command");
         run.aliases = vec![Alias { name: "bash".into(), deprecated: false }];
         let send = |source: &str| {
-            let tool = Tool { source: Some(source.to_owned()), ..Tool::new("send", "") };
+            let tool = Tool { source: Some(source.to_owned()), ..Tool::without_arguments("send", "") };
             Tool { id: tool.qualified_name(), ..tool }
         };
         Catalog::from_tools([run, send("mail"), send("chat")]).expect("valid")

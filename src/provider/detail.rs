@@ -61,7 +61,7 @@ impl Detail {
         if self == Self::Full {
             return Arc::clone(tool);
         }
-        let mut shown = Tool::new(&tool.name, one_line(&tool.description, MAX_LINE_CHARS));
+        let mut shown = Tool::without_arguments(&tool.name, one_line(&tool.description, MAX_LINE_CHARS));
         shown.id.clone_from(&tool.id);
         shown.source.clone_from(&tool.source);
         shown.aliases.clone_from(&tool.aliases);
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_signature_has_the_shape_of_the_arguments_and_a_name_none() {
-        let mut tool = Tool::new("book", "Books a room.\nFor a day.");
+        let mut tool = Tool::without_arguments("book", "Books a room.\nFor a day.");
         tool.parameters = Some(json!({
             "type": "object", "title": "Booking", "required": ["room"], "additionalProperties": false,
             "properties": {
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(signature.parameters, Some(expected));
         assert_eq!(Detail::Name.of(&tool).parameters, None);
         assert_eq!(Detail::Full.of(&tool), tool);
-        let plain = Arc::new(Tool::new("ping", "Answers"));
+        let plain = Arc::new(Tool::without_arguments("ping", "Answers"));
         assert_eq!(Detail::Name.of(&plain).parameters, plain.parameters, "that it takes nothing is short to say");
     }
 }

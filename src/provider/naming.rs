@@ -162,7 +162,7 @@ mod tests {
 
     fn named(provider: Provider, tools: &[(&str, &str)]) -> Vec<String> {
         let shown = tools.iter().map(|&(source, name)| {
-            let mut tool = Tool::new(name, "");
+            let mut tool = Tool::without_arguments(name, "");
             tool.source = (!source.is_empty()).then(|| source.to_owned());
             Advertised { name: name.to_owned(), tool: Arc::new(tool), description: String::new() }
         });

@@ -166,7 +166,7 @@ impl Translation {
 /// use std::sync::Arc;
 /// use picktools::{Provider, Tool, translate};
 ///
-/// let tools = [Arc::new(Tool::new("mail/send", "Sends an email"))];
+/// let tools = [Arc::new(Tool::without_arguments("mail/send", "Sends an email"))];
 /// let translation = translate(&tools, Provider::Anthropic, &Default::default())?;
 /// assert_eq!(translation.tools[0]["name"], "mail_send");
 /// assert_eq!(translation.names["mail_send"], "mail/send");

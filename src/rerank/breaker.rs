@@ -136,7 +136,7 @@ mod tests {
         fn ask(&self, does: Does) -> Result<(), NotReranked> {
             *self.script.does.lock().expect("nobody panicked") = does;
             let deadline = Deadline::after((does == Does::Hangs).then_some(Duration::from_millis(20)));
-            let window = vec![Arc::new(Tool::new("a", "")), Arc::new(Tool::new("b", ""))];
+            let window = vec![Arc::new(Tool::without_arguments("a", "")), Arc::new(Tool::without_arguments("b", ""))];
             let outcome = run(&self.guarded, &Query::new("x"), window, deadline).map(drop);
             if does == Does::Hangs {
                 // The future is dropped on its own thread, a moment after nobody waits for it any more.

@@ -83,7 +83,7 @@ pub type RerankFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<RerankScore>,
 ///     }
 /// }
 ///
-/// let tools = [Tool::new("send_long_email", "Sends an email"), Tool::new("email", "Sends an email")];
+/// let tools = [Tool::without_arguments("send_long_email", "Sends an email"), Tool::without_arguments("email", "Sends an email")];
 /// let engine = Engine::builder(Catalog::from_tools(tools)?).reranker(Arc::new(Shortest)).build()?;
 /// let options = PickOptions { rerank: Rerank::Always, ..PickOptions::default() };
 /// let selection = engine.pick(&Query::new("send an email"), &options)?;

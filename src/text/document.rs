@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn an_embedding_text_knows_its_fields() {
-        let mut tool = Tool::new("readFile", "Reads files.");
+        let mut tool = Tool::without_arguments("readFile", "Reads files.");
         tool.title = Some("File reader".to_owned());
         tool.tags = vec!["disk".to_owned(), "io".to_owned()];
         let field_of = |text: &EmbeddingText, part: &str| text.field_at(text.text.find(part).expect("it is there"));
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn parameter_texts_come_from_any_depth() {
-        let mut tool = Tool::new("book", "Books");
+        let mut tool = Tool::without_arguments("book", "Books");
         tool.parameters = Some(json!({
             "type": "object",
             "properties": {

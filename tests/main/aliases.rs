@@ -283,6 +283,6 @@ fn options_hold_for_tools_in_memory_and_for_those_that_are_added() {
 #[test]
 fn a_default_source_that_is_not_trusted_holds_for_tools_in_memory() {
     let options = CatalogOptions { default_source: Some("evil".to_owned()), ..untrusted("evil") };
-    let catalog = options.collect([Tool::new("run", "")]).expect("valid");
+    let catalog = options.collect([Tool::without_arguments("run", "")]).expect("valid");
     assert!(catalog.find("evil/run").is_some_and(|id| catalog.tool(id).untrusted));
 }

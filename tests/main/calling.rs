@@ -304,7 +304,7 @@ fn a_tool_without_a_schema_must_be_opted_in() {
     assert!(error.contains("`parameters` is missing") && error.contains("allow_no_schema"), "{error}");
     let error = read(&json!([{"name": "legacy", "allow_no_schema": true}])).expect_err("it has no mode").to_string();
     assert!(error.contains("no_schema_mode"), "{error}");
-    let mut tool = Tool::new("legacy", "");
+    let mut tool = Tool::without_arguments("legacy", "");
     tool.parameters = None;
     Catalog::from_tools([tool]).expect_err("nor in memory");
 }

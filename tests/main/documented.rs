@@ -217,7 +217,7 @@ fn the_skill_s_bash_read_file_and_write_file_are_the_terminal_s_tools() {
 // The contract
 
 fn temperature() -> Tool {
-    let mut tool = Tool::new("get_temperature", "Get the current temperature for a city");
+    let mut tool = Tool::without_arguments("get_temperature", "Get the current temperature for a city");
     tool.parameters = Some(json!({"type": "object", "required": ["city"],
         "properties": {"city": {"type": "string", "description": "The name of the city"}}}));
     tool

@@ -348,7 +348,7 @@ fn a_deeply_nested_schema_is_refused_clearly() {
     for levels in [MAX_SCHEMA_DEPTH + 1, 100] {
         let fault = one_fault(entry(levels));
         assert!(fault.contains("nested deeper than 64 levels; flatten it"), "{levels}: {fault}");
-        let mut tool = Tool::new("deep", "");
+        let mut tool = Tool::without_arguments("deep", "");
         tool.parameters = Some(nested(levels));
         let fault = faults(Catalog::from_tools([tool])).remove(0);
         assert!(fault.message.contains("nested deeper than 64 levels"), "{levels}: {fault}");

@@ -187,6 +187,14 @@ async fn calls_are_held_to_the_catalog_and_not_to_the_little_that_was_shown() {
     assert!(matches!(error, ToolCallError::NotInCatalog { .. }), "{error}");
 }
 
+#[test]
+fn whether_a_tool_takes_arguments_is_said_when_it_is_made() {
+    let schema = json!({"type": "object", "required": ["a"]});
+    assert!(hydrate(Tool::with_parameters("one", "", schema), json!({})).is_err());
+    assert!(hydrate(Tool::without_arguments("none", ""), json!({})).is_ok());
+    assert!(hydrate(Tool::without_arguments("none", ""), json!({"a": 1})).is_err());
+}
+
 /// Takes arguments with as many members as the schema's `count`, and counts what it compiles.
 #[derive(Debug, Default)]
 struct Counting(AtomicUsize);

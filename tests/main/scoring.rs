@@ -464,7 +464,8 @@ fn one_call_picks_from_tools_at_hand() {
 
 #[tokio::test]
 async fn the_time_limit_of_the_one_call_form_counts_what_indexing_takes() {
-    let tools = (0..2_000).map(|n| Tool::new(format!("tool_{n}"), format!("Does the thing with number {n}")));
+    let tools =
+        (0..2_000).map(|n| Tool::without_arguments(format!("tool_{n}"), format!("Does the thing with number {n}")));
     let options = PickOptions { timeout: Some(std::time::Duration::from_millis(1)), ..PickOptions::default() };
     let selection = pick_tools("do the thing with number 7", tools, options).await.expect("it picks");
     assert!(!selection.degraded.is_empty(), "2,000 tools are not indexed within a millisecond");

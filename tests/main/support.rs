@@ -65,7 +65,7 @@ pub(crate) fn ready(hydrated: Result<Hydrated, CallError>) -> ValidCall {
 
 /// A tool of a source, without arguments.
 pub(crate) fn tool(source: &str, name: &str, description: &str) -> Tool {
-    let mut tool = Tool::new(name, description);
+    let mut tool = Tool::without_arguments(name, description);
     tool.source = Some(source.to_owned());
     tool.id = tool.qualified_name();
     tool

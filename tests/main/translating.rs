@@ -110,7 +110,7 @@ fn what_a_schema_cannot_say_is_reported_with_its_place() {
 #[test]
 fn strictness_comes_from_the_caller_then_the_tool_then_the_provider() {
     let tool = |strict: Option<bool>| {
-        let mut tool = Tool::new("go", "");
+        let mut tool = Tool::without_arguments("go", "");
         tool.strict = strict;
         Arc::new(tool)
     };
@@ -244,7 +244,7 @@ proptest! {
         if let Value::Object(root) = &mut root {
             root.insert("$defs".to_owned(), json!({"a": a, "b": b}));
         }
-        let mut odd = Tool::new("odd", "An odd one.");
+        let mut odd = Tool::without_arguments("odd", "An odd one.");
         odd.parameters = Some(root);
         let tools = [Arc::new(odd)];
         let before = serde_json::to_vec(&tools).expect("a tool serialises");

@@ -88,7 +88,7 @@ fn a_function_word_of_another_language_is_no_reason() {
 
 #[test]
 fn a_reason_shows_the_word_of_the_tool_where_the_request_has_another_form() {
-    let engine = engine(catalog([Tool::new("book_hotel", "Makes a Booking at one of many hotels")]));
+    let engine = engine(catalog([Tool::without_arguments("book_hotel", "Makes a Booking at one of many hotels")]));
     let selection = pick(&engine, "bookings in hotels, HOTEL by hotel", &in_mode(Mode::Keyword));
     let best = &selection.picks[0];
     assert!(

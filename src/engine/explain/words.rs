@@ -149,7 +149,7 @@ mod tests {
             request in "((rain|the|Send|mail|send|[a-z]{1,9}|[.,!]|\\PC) ?){1,12}",
             description in "((weather|a|send|post|[a-z]{1,9}|[.,!]|\\PC) ?){0,12}",
         ) {
-            let index = index(Tool::new("send_report", description));
+            let index = index(Tool::without_arguments("send_report", description));
             let vectors = index.vectors.last().expect("there is a model");
             let query = Query::new(request.as_str());
             let embedded = Vectors::embed_query(vectors.embedder().as_ref(), &query, Deadline::at(None));
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_word_meets_the_word_of_the_tool_that_is_nearest() {
-        let mut tool = Tool::new("getForecast", "Tells what the sky brings, and when");
+        let mut tool = Tool::without_arguments("getForecast", "Tells what the sky brings, and when");
         tool.title = Some("Weather report".to_owned());
         let found = evidence("Is rain, RAIN, on the way? 🚀", tool);
         let rain = &found[0];
@@ -185,8 +185,10 @@ mod tests {
 
     #[test]
     fn the_same_word_is_wholly_similar_and_the_weightiest_come_first() {
-        let found =
-            evidence("send an invoice to accounting by mail", Tool::new("sendMail", "Sends mail, Mail and mail"));
+        let found = evidence(
+            "send an invoice to accounting by mail",
+            Tool::without_arguments("sendMail", "Sends mail, Mail and mail"),
+        );
         let mail = found.iter().find(|near| near.word == "mail").expect("it is a reason");
         assert_eq!((mail.meets.as_str(), mail.field), ("Mail", Field::Name), "the first of equal words: {found:?}");
         assert!((mail.similarity - 1.0).abs() < 1e-5, "{mail:?}");
@@ -195,7 +197,10 @@ mod tests {
 
     #[test]
     fn what_carries_no_intent_is_no_reason() {
-        let found = evidence("the 2 of it, or what is this?", Tool::new("what_is_this", "The 2 of it: this or that"));
+        let found = evidence(
+            "the 2 of it, or what is this?",
+            Tool::without_arguments("what_is_this", "The 2 of it: this or that"),
+        );
         assert!(found.is_empty(), "{found:?}");
     }
 

@@ -122,7 +122,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_leaves_its_line(texts in prop::collection::vec("(\\PC|[\"\\\\{}\n\r\u{0}\u{85}\u{2028}\u{202e}\u{e0041}]){0,40}", 1..6)) {
-            let tools: Vec<Tool> = texts.iter().map(|text| Tool::new(text.as_str(), text.as_str())).collect();
+            let tools: Vec<Tool> = texts.iter().map(|text| Tool::without_arguments(text.as_str(), text.as_str())).collect();
             let lines = lines(&texts[0], &tools);
             prop_assert_eq!(lines.len(), texts.len() + 2);
             for (place, line) in lines[1..=texts.len()].iter().enumerate() {
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_a_model_is_shown_is_bounded_for_each_tool_and_in_all() {
-        let mut tool = Tool::new("é".repeat(5_000), "long ".repeat(5_000));
+        let mut tool = Tool::without_arguments("é".repeat(5_000), "long ".repeat(5_000));
         let names: Map<String, Value> = (0..1_000).map(|i| (format!("argument_{i}"), json!({}))).collect();
         tool.parameters = Some(json!({"type": "object", "properties": names}));
         for count in [1, 20, 100] {
@@ -168,7 +168,8 @@ mod tests {
 
     #[test]
     fn every_provider_is_held_to_the_schema_in_its_own_way() {
-        let window: Vec<Arc<Tool>> = (0..3).map(|_| Arc::new(Tool::new("send_mail", "Sends mail"))).collect();
+        let window: Vec<Arc<Tool>> =
+            (0..3).map(|_| Arc::new(Tool::without_arguments("send_mail", "Sends mail"))).collect();
         for (provider, at) in [
             (Provider::OpenAiChat, "/response_format/json_schema/schema"),
             (Provider::Anthropic, "/tools/0/input_schema"),

@@ -129,7 +129,7 @@ pub(super) fn poisoned(
 fn with_copies(catalog: &Catalog, request: &str) -> anyhow::Result<(Catalog, Vec<String>)> {
     let copies: Vec<Tool> = (1..=COPIES)
         .map(|number| {
-            let mut tool = Tool::new(format!("helper_{number}"), request);
+            let mut tool = Tool::without_arguments(format!("helper_{number}"), request);
             tool.source = Some(SOURCE.to_owned());
             tool.id = tool.qualified_name();
             tool.parameters = Some(serde_json::json!({"type": "object", "properties": {}}));
