@@ -40,7 +40,7 @@ pub use repairer::{FaultyCall, RepairFuture, Repairer};
 use crate::access::{Access, AccessError, Eligibility};
 use crate::catalog::{Catalog, NoSchemaMode, Tool};
 use crate::excerpt::{marked, shows};
-use crate::names::{NameTable, Resolution, Resolved, ResolvedVia, log_use};
+use crate::names::{NameTable, Resolution, Resolved, ResolvedVia, log_unknown, log_use};
 use crate::provider::{Arguments, Provider, ToolCall, Translation};
 use crate::ranking::ToolId;
 use crate::repair;
@@ -376,7 +376,11 @@ impl Hydrator {
 
     /// Finds the tool that a called name means, which the caller may run: what the model was shown comes first.
     fn resolve(&self, name: &str) -> Result<Resolved, CallError> {
-        let found = self.find(name)?;
+        let found = self.find(name).inspect_err(|error| {
+            if let CallError::UnknownTool { name, .. } = error {
+                log_unknown(name);
+            }
+        })?;
         if self.admits(found.tool) {
             return Ok(found);
         }

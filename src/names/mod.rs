@@ -23,7 +23,7 @@ pub use error::AdvertisingError;
 pub use prompt::tools_section;
 pub(crate) use prompt::{Listed, section};
 pub(crate) use skills::{Skill, SkillError, SkillFolder, SkillReport, ToolMeaning};
-pub(crate) use usage::log_use;
+pub(crate) use usage::{log_unknown, log_use};
 
 use crate::catalog::spelling::normalise;
 use crate::catalog::{Catalog, is_reserved};

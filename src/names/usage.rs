@@ -1,6 +1,7 @@
-//! What is logged of aliases, on the level debug: each that is registered, and each use of another name than a tool's own.
+//! What is logged of names: on the level debug each alias that is registered, and each use of another name than a tool's
+//! own; as a warning each that was called and that no tool has, as whoever called has the error itself.
 
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::catalog::{Alias, Catalog, Tool};
 use crate::excerpt::{MAX_NAME_CHARS, marked};
@@ -18,6 +19,11 @@ pub(super) fn log_registered(catalog: &Catalog) {
             );
         }
     }
+}
+
+/// Logs that a name was called which no tool has.
+pub(crate) fn log_unknown(requested: &str) {
+    warn!(requested = %marked(requested, MAX_NAME_CHARS), "unknown tool called");
 }
 
 /// Logs that a tool is used by another name than its own, and what a model was shown it as, where that is known.

@@ -1,7 +1,8 @@
 //! Deprecated aliases are told wherever they are used, and the log says which names are registered and used.
 
+use std::cell::RefCell;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::Once;
 
 use picktools::call::Hydrated;
 use picktools::catalog::OperatorAliases;
@@ -11,7 +12,6 @@ use picktools::selection::AskedBy;
 use picktools::skills::Skill;
 use picktools::{Access, Catalog, CatalogOptions, Engine, Hydrator, PickOptions, Provider, Selection, translate};
 use serde_json::json;
-use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::support::{engine, pick};
 
@@ -63,28 +63,35 @@ fn a_deprecated_alias_is_told_wherever_a_pick_uses_it() {
     assert!(told(&pick(&plain, "use bash and `terminalRun`", &in_order)).is_empty(), "these are in order");
 }
 
-/// What was logged while something ran on this thread.
-fn logged(run: impl FnOnce()) -> Vec<String> {
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
+thread_local! {
+    /// What was logged on this thread.
+    static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
-    impl Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("nobody panics with it").write(bytes)
-        }
+/// Writes to the log of the thread that it is used on.
+struct Log;
 
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        LOG.with_borrow_mut(|log| log.write(bytes))
     }
 
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_ansi(false);
-    let guard = subscriber.with_writer(move || writer.clone()).without_time().set_default();
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What was logged while something ran on this thread. The subscriber is the process's: whether a place in the code logs at
+/// all is decided for all threads at once.
+fn logged(run: impl FnOnce()) -> Vec<String> {
+    static SUBSCRIBED: Once = Once::new();
+    SUBSCRIBED.call_once(|| {
+        let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_ansi(false);
+        subscriber.with_writer(|| Log).without_time().init();
+    });
+    LOG.take();
     run();
-    drop(guard);
-    let text = String::from_utf8(lines.0.lock().expect("nobody panics with it").clone()).expect("it is text");
+    let text = String::from_utf8(LOG.take()).expect("it is text");
     text.lines().filter(|line| line.contains("picktools::names")).map(str::to_owned).collect()
 }
 

@@ -127,7 +127,7 @@ impl LiveArgs {
             _ => {}
         }
         let limits = Limits { time: Duration::from_millis(self.server_timeout_ms), ..Limits::default() };
-        match mcp::list(server, &limits).await {
+        match mcp::list(server, &|name| std::env::var_os(name), &limits).await {
             Ok(Listing { tools, incomplete: None, .. }) => {
                 keep(server, &tools);
                 (Some(tools), None)

@@ -25,7 +25,7 @@ use picktools::selection::{
     AskedBy, BlockedMatch, CalledTogether, Definition, DropReason, Field, IneligibleTool, PriorEvidence, Provenance,
     RerankEvidence, RerankReport, SkillPick, TermEvidence, TokenReport, WordEvidence,
 };
-use picktools::skills::{Skill, SkillFolder, skills_section};
+use picktools::skills::{Skill, SkillFolder, SkillReport, ToolMeaning, skills_section};
 use picktools::{Access, Catalog, Pick, PickOptions, Provider, Query, Selection, Tool, translate};
 
 /// What a pick has at least, whatever came before it took: words and the static model need a few milliseconds.
@@ -137,7 +137,10 @@ impl PickCommand {
         let catalog = self.catalog.open()?;
         let skills = self.skills.as_deref().map(read_skills).transpose()?;
         let sequences = self.asking.history.sequences()?;
-        let engine = self.asking.ranking.engine_for_pick(catalog, Beside { skills, sequences, reranker }, deadline)?;
+        let skills = skills.unwrap_or_default();
+        let beside = Some(skills.clone()).filter(|_| self.skills.is_some());
+        let engine =
+            self.asking.ranking.engine_for_pick(catalog, Beside { skills: beside, sequences, reranker }, deadline)?;
         self.asking.history.warn_of_strangers(&engine);
         output::warnings(engine.skill_reports().iter().filter(|report| !report.is_compatible()), "");
         let mut options = PickOptions {
@@ -182,7 +185,11 @@ impl PickCommand {
                 Some(provider) => translate(&tools, provider, &view)?.tools_section(&tools),
                 None => tools_section(&tools),
             };
-            return output::verbatim(format!("{section}\n{}", skills_of(&selection)).trim_end());
+            let skills = match listed {
+                Listed::Picks => skills_of(&selection),
+                Listed::All => skills_section(usable(&skills, engine.skill_reports(), &tools)),
+            };
+            return output::verbatim(format!("{section}\n{skills}").trim_end());
         }
         let definitions = self.provider.map(|provider| definitions(&selection, provider, &view)).transpose()?;
         match (self.json, definitions) {
@@ -220,6 +227,16 @@ fn available(catalog: &Catalog, access: &Access) -> anyhow::Result<Vec<Arc<Tool>
     let eligibility = access.decide(catalog, &NameTable::new(catalog))?;
     let may_use = |tool: &&Arc<Tool>| catalog.find(&tool.id).is_some_and(|id| eligibility.admits(id));
     Ok(catalog.tools().iter().filter(may_use).cloned().collect())
+}
+
+/// The skills all of whose tools are among these, in the order of their files.
+fn usable<'a>(skills: &'a [Skill], reports: &[SkillReport], tools: &[Arc<Tool>]) -> Vec<&'a Skill> {
+    let among = |id: &str| tools.iter().any(|tool| tool.id == id);
+    let has_tools = |report: &SkillReport| {
+        report.tools.iter().all(|needed| matches!(&needed.meaning, ToolMeaning::Tool { tool, .. } if among(tool)))
+    };
+    let usable = |skill: &&Skill| reports.iter().any(|report| report.path == skill.path && has_tools(report));
+    skills.iter().filter(usable).collect()
 }
 
 /// Writes the picked skills whose tools the caller may have, for a model; warns of the others.

@@ -1,6 +1,7 @@
 //! Asking a server for its tools.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,6 +18,9 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::{Server, Way};
 use crate::excerpt::marked;
+
+/// A variable of the caller's environment.
+pub type Variable<'a> = dyn Fn(&str) -> Option<OsString> + Sync + 'a;
 
 /// Variables of the caller's environment that a program is started with; others stand in its configuration.
 ///
@@ -109,16 +113,17 @@ impl std::fmt::Display for Tail<'_> {
     }
 }
 
-/// Asks a server for its tools. A program that was started for it is stopped again, with all that it started.
+/// Asks a server for its tools. A program that was started for it is stopped again, with all that it started; of the
+/// caller's `environment` it gets what tells of user, language and temporary files.
 ///
 /// # Errors
 ///
 /// [`ListError`] when not one page arrived. Where later ones are missing, [`Listing::incomplete`] says so.
-pub async fn list(server: &Server, limits: &Limits) -> Result<Listing, ListError> {
+pub async fn list(server: &Server, environment: &Variable<'_>, limits: &Limits) -> Result<Listing, ListError> {
     let mut listing = Listing::default();
     let mut stderr = Vec::new();
     let result = match &server.way {
-        Way::Stdio { .. } => match Program::start(&server.way) {
+        Way::Stdio { .. } => match Program::start(&server.way, environment) {
             Ok(mut program) => {
                 let result = match program.pipes() {
                     Some(pipes) => within(limits, converse(pipes, limits, &mut listing)).await,
@@ -248,13 +253,13 @@ struct Program {
 }
 
 impl Program {
-    fn start(way: &Way) -> Result<Self, String> {
+    fn start(way: &Way, environment: &Variable<'_>) -> Result<Self, String> {
         let Way::Stdio { command, arguments, variables, folder } = way else {
             return Err("it has no command".to_owned());
         };
         let mut program = tokio::process::Command::new(command);
         program.args(arguments).env_clear();
-        program.envs(INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?)))).envs(variables);
+        program.envs(INHERITED.iter().filter_map(|name| Some((name, environment(name)?)))).envs(variables);
         program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(folder) = folder {
             program.current_dir(folder);

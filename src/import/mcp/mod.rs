@@ -29,7 +29,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 #[cfg(feature = "mcp")]
-pub use client::{Limits, ListError, Listing, list};
+pub use client::{Limits, ListError, Listing, Variable, list};
 
 use crate::excerpt::{MAX_NAME_CHARS, marked};
 use crate::json::Json;

@@ -103,6 +103,9 @@ fn the_log_tells_of_aliases_where_it_is_asked_to() {
     for log in [asked(Some("picktools=debug"), &arguments), asked(None, &[&["--verbose"], &arguments[..]].concat())] {
         assert!(log.contains("registered alias alias=dm canonical=send_direct_message"), "{log}");
     }
+    let (_unknown, unknown) = file("calls.jsonl", r#"{"name": "no_such_tool", "arguments": {}}"#);
+    let log = asked(None, &["validate", "-v", "--catalog", WORKPLACE, "--calls", &unknown]);
+    assert!(log.contains("WARN") && log.contains("unknown tool called requested=no_such_tool"), "{log}");
     let (_other, sound) = file("calls.jsonl", r#"{"name": "dm", "arguments": {"user": "ada", "text": "hello"}}"#);
     let log = asked(None, &["validate", "-v", "--catalog", WORKPLACE, "--calls", &sound]);
     assert!(log.contains("tool alias used requested=dm canonical=send_direct_message"), "{log}");
@@ -170,4 +173,21 @@ fn the_command_line_reads_aliases_and_distrusts_sources() {
     assert!(error.contains("it is the name of \"evil/bash\""), "{error}");
     let error = refusal(&["resolve", "x", "--catalog", &path("tools.json"), "--aliases", "no/such.json"]);
     assert!(error.contains("cannot read the aliases no/such.json"), "{error}");
+}
+
+#[test]
+fn an_alias_that_two_tools_claim_refuses_the_catalog_or_is_warned_of() {
+    let tool = |name: &str| format!("{{\"name\": \"{name}\", \"aliases\": [\"shared\"], \"parameters\": {{}}}}");
+    let (_folder, catalog) = file("tools.json", &format!("[{}, {}]", tool("one"), tool("two")));
+    let run = |more: &[&str]| {
+        let output =
+            picktools(&[&["resolve", "shared", "--catalog", &catalog], more].concat()).output().expect("it runs");
+        (stdout(&output), stderr(&output), output.status.code())
+    };
+    let (_, said, code) = run(&[]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("the alias \"shared\"") || said.contains("'shared'"), "{said}");
+    let (answer, said, code) = run(&["--conflicts", "warn"]);
+    assert!(answer.contains("one") && !answer.contains("two") && code == Some(0), "{answer}");
+    assert!(said.starts_with("warning: ") && said.contains("shared"), "{said}");
 }

@@ -109,6 +109,14 @@ fn a_skill_whose_tools_the_caller_may_not_have_is_not_in_the_section() {
     assert_eq!(warnings, format!("warning: {told}\n"));
     let (none, _) = section(&["--exclude", "terminalRun", "--exclude", "terminalReadFile"]);
     assert!(!none.contains("skill"), "{none}");
+    // All that the caller may use, whether the request needs it or not.
+    let all = |more: &[&str]| {
+        let pick = ["pick", "what is the time?", "--prompt-section=all", "--catalog", TERMINAL[1], "--skills", skills];
+        answer(&[&pick[..], more].concat())
+    };
+    assert!(all(&[]).contains("- deploy-branch: ") && all(&[]).contains("- sort-notes: "), "{}", all(&[]));
+    let some = all(&["--exclude", "terminalRun"]);
+    assert!(!some.contains("deploy-branch") && some.contains("- sort-notes: "), "{some}");
 }
 
 #[test]

@@ -103,12 +103,12 @@ fn what_is_no_call_is_one_refusal_with_its_place_and_the_rest_goes_on() {
 
 #[test]
 fn a_call_of_an_unsafe_tool_is_flagged() {
-    let unsafe_call = json!({"name": "files/delete_file", "arguments": {"path": "a.txt"}});
+    let unsafe_call = json!({"name": "calendar/delete_event", "arguments": {"event_id": "7"}});
     let safe_call = json!({"name": "files/list_directory", "arguments": {"path": "a"}});
     let calls = json!([unsafe_call, safe_call]).to_string();
     let (_, text) = validate(WORKPLACE, &calls, &["--allow-unsafe"]);
     let told: Vec<&str> = text.lines().collect();
-    assert_eq!(told[0], " 1. files/delete_file: valid; marked unsafe");
+    assert_eq!(told[0], " 1. calendar/delete_event: valid; marked unsafe");
     assert!(!told[1].contains("unsafe"), "{text}");
     assert_eq!(told[2], "2 valid (1 of a tool that is marked unsafe), 0 waiting for approval, 0 refused");
     let report = report(WORKPLACE, &calls, &["--allow-unsafe"]);
