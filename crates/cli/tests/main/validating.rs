@@ -239,3 +239,18 @@ fn refused_calls_are_answered_as_the_provider_takes_it() {
     let message = refusal(&[&validate[..], &["--results"]].concat());
     assert!(message.contains("--provider"), "{message}");
 }
+
+#[test]
+fn a_call_without_a_schema_says_its_mode() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let entry = |mode: &str| json!({"name": mode, "allow_no_schema": true, "no_schema_mode": mode});
+    let tools = json!([entry("full"), entry("read-only"), entry("human-approval")]);
+    let catalog = folder.path().join("tools.json");
+    fs::write(&catalog, tools.to_string()).expect("it is written");
+    let calls = ["full", "read-only", "human-approval"].map(|name| json!({"name": name, "arguments": {}}));
+    let (_, text) = validate(catalog.to_str().expect("it is UTF-8"), &json!(calls).to_string(), &[]);
+    let told: Vec<&str> = text.lines().collect();
+    assert!(told[0].ends_with("full: not validated, as it has no schema (full)"), "{text}");
+    assert!(told[1].ends_with("no schema, and not known to change nothing; a person must approve it"), "{text}");
+    assert!(told[2].ends_with("no schema; a person must approve it"), "{text}");
+}
