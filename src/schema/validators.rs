@@ -93,10 +93,13 @@ impl Check {
     }
 }
 
+/// A check, or why there is none.
+type Compilation = Result<Arc<Check>, String>;
+
 /// Checks by what they are of, `T`, which lives as long as its check is kept.
 pub(crate) struct Validators<T> {
     compiler: Arc<dyn SchemaCompiler>,
-    kept: Mutex<LruCache<usize, (Arc<T>, Result<Arc<Check>, String>)>>,
+    kept: Mutex<LruCache<usize, (Arc<T>, Compilation)>>,
 }
 
 impl<T> fmt::Debug for Validators<T> {
@@ -111,7 +114,7 @@ impl<T> Validators<T> {
     }
 
     /// The check of `owner`, whose schema this is.
-    pub(crate) fn get(&self, owner: &Arc<T>, schema: &Value) -> Result<Arc<Check>, String> {
+    pub(crate) fn get(&self, owner: &Arc<T>, schema: &Value) -> Compilation {
         // The owner is kept beside its check, so that nothing else can come to stand at its address.
         let key = Arc::as_ptr(owner).addr();
         let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
