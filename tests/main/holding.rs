@@ -139,6 +139,24 @@ async fn ask(hydrator: &Hydrator, shown: &[Arc<Tool>], calls: &[Value]) -> Vec<R
 }
 
 #[tokio::test]
+async fn only_tools_that_were_shown_are_called_and_only_those_of_the_catalog_shown() {
+    let tools = [tool("sky", "get_forecast", "Weather"), tool("sky", "get_warnings", "Storms")];
+    let catalog = Catalog::from_tools(tools).expect("it is valid");
+    let hydrator = Hydrator::new(catalog.clone(), &Access::default()).expect("it names no tool");
+    let calls = ["get_forecast", "get_warnings", "sky/get_warnings"].map(|name| json!({"name": name, "arguments": {}}));
+    let calls = ask(&hydrator, &catalog.tools()[..1], &calls).await;
+    assert!(calls[0].is_ok());
+    for call in &calls[1..] {
+        assert!(matches!(call, Err(CallError::UnknownTool { .. })), "{call:?}");
+    }
+    let stranger = [Arc::new(tool("other", "x", ""))];
+    let options = ToolCallOptions::default();
+    let error =
+        tool_call(&Model(Vec::new()), json!({}), &hydrator, &stranger, &options).await.expect_err("it is unknown");
+    assert!(matches!(error, ToolCallError::NotInCatalog { .. }), "{error}");
+}
+
+#[tokio::test]
 #[cfg(feature = "tokens")]
 async fn calls_are_held_to_the_catalog_and_not_to_the_little_that_was_shown() {
     let mut pay = tool("bank", "pay_bill", "Pays a bill from an account");
@@ -180,11 +198,6 @@ async fn calls_are_held_to_the_catalog_and_not_to_the_little_that_was_shown() {
     }
     details.dedup();
     assert!(details.len() > 1, "it is shown in more than one way: {details:?}");
-    let stranger = [Arc::new(tool("other", "x", ""))];
-    let options = ToolCallOptions::default();
-    let error =
-        tool_call(&Model(Vec::new()), json!({}), &hydrator, &stranger, &options).await.expect_err("it is unknown");
-    assert!(matches!(error, ToolCallError::NotInCatalog { .. }), "{error}");
 }
 
 #[test]
