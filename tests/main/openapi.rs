@@ -318,3 +318,28 @@ fn what_yaml_reads_otherwise_is_read_as_json_has_it() {
     let made = &document.operations[0].parameters["properties"]["on"];
     assert_eq!(made, &json!({"type": "string", "enum": ["on", "off", "1"]}));
 }
+
+#[test]
+fn a_body_is_taken_apart_unless_that_would_lose_what_it_says() {
+    let taken_apart = |more: Value| {
+        let mut schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        schema.as_object_mut().expect("it is one").extend(more.as_object().expect("it is one").clone());
+        let body = json!({"content": {"application/json": {"schema": schema}}});
+        let document = json!({"openapi": "3.0.0", "paths": {"/a": {"post": {"requestBody": body}}}});
+        let document = openapi::from_value(&document).expect("it is a document");
+        document.operations[0].http.arguments.contains_key("a")
+    };
+    for more in
+        [json!({}), json!({"nullable": true}), json!({"additionalProperties": true}), json!({"x-a": 1, "title": "A"})]
+    {
+        assert!(taken_apart(more.clone()), "{more}");
+    }
+    for more in [
+        json!({"additionalProperties": {"type": "string"}}),
+        json!({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}),
+        json!({"minProperties": 1}),
+        json!({"type": "array"}),
+    ] {
+        assert!(!taken_apart(more.clone()), "{more}");
+    }
+}

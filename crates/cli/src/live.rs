@@ -62,7 +62,8 @@ struct Kept {
 /// Reads a configuration file.
 pub(super) fn configuration(path: &Path, text: &str) -> anyhow::Result<Configuration> {
     let variable = |name: &str| std::env::var(name).ok();
-    let folder = match path.parent().filter(|_| path != Path::new("-")) {
+    // A bare name, and `-`, have an empty parent: they stand for the folder that the program works in.
+    let folder = match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         Some(folder) => std::path::absolute(folder),
         None => std::env::current_dir(),
     };

@@ -212,11 +212,11 @@ impl<'d> Fields<'d> {
         let known = |(key, value): (&String, &Value)| {
             BESIDE_PROPERTIES.contains(&key.as_str())
                 || key.starts_with("x-")
-                || (key == "additionalProperties" && *value == Value::Bool(false))
+                // Further members of any kind are not asked for; those of one kind are a map, which stays whole.
+                || (key == "additionalProperties" && (value.is_boolean() || *value == json!({})))
         };
         let is_object = members.get("type").is_none_or(|kind| kind == "object");
-        let nullable = members.get("nullable") == Some(&Value::Bool(true));
-        if depth > MAX_COMPOSED || !is_object || nullable || !members.iter().all(known) {
+        if depth > MAX_COMPOSED || !is_object || !members.iter().all(known) {
             return false;
         }
         for (index, one) in members.get("allOf").and_then(Value::as_array).into_iter().flatten().enumerate() {

@@ -181,6 +181,12 @@ fn a_configuration_is_a_catalog_and_one_server_that_fails_does_not_lose_the_rest
     write("plain");
     let cache = folder.path().join("cache");
     assert!(pick(&["--offline"], &config, &cache).1.contains("nothing that it sent is in the cache"));
+    let bare = picktools(&["resolve", "greet", "--catalog", "mcp.json"])
+        .current_dir(folder.path())
+        .env("PATH", std::env::var_os("PATH").expect("it is set"))
+        .output()
+        .expect("it runs");
+    assert!(stdout(&bare).contains("wiki/greet"), "a file is found by its bare name: {}", stderr(&bare));
     let (picks, said, code) = pick(&[], &config, &cache);
     assert_eq!((picks, code), (vec!["wiki/greet".to_owned()], Some(0)), "{said}");
     assert!(said.contains("no such database") && said.contains("switched off: off"), "{said}");
