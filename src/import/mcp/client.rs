@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ServerResult};
-use rmcp::service::{ClientLifecycleMode, RunningService, serve_client_with_lifecycle};
+use rmcp::service::{ClientInitializeError, ClientLifecycleMode, RunningService, serve_client_with_lifecycle};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 use rmcp::{RoleClient, ServiceError};
@@ -122,55 +122,111 @@ impl std::fmt::Display for Tail<'_> {
 pub async fn list(server: &Server, environment: &Variable<'_>, limits: &Limits) -> Result<Listing, ListError> {
     let mut listing = Listing::default();
     let mut stderr = Vec::new();
-    let result = match &server.way {
-        Way::Stdio { .. } => match Program::start(&server.way, environment) {
-            Ok(mut program) => {
-                let result = match program.pipes() {
-                    Some(pipes) => within(limits, converse(pipes, limits, &mut listing)).await,
-                    None => Err("its input and output cannot be reached".to_owned()),
-                };
-                program.stop().await;
-                stderr = program.last_lines();
-                result
-            }
-            Err(message) => Err(message),
-        },
-        Way::Http { url, headers } => match http(url, headers, limits) {
-            Ok(transport) => within(limits, converse(transport, limits, &mut listing)).await,
-            Err(message) => Err(message),
-        },
-    };
-    match result {
+    let deadline = Instant::now() + limits.time;
+    let newest = Handshake::NewestFirst;
+    let mut result = attempt(server, environment, newest, deadline, limits, &mut listing, &mut stderr).await;
+    if let Err(Failure::LateAnswer) = result {
+        let known = Handshake::Known;
+        result = attempt(server, environment, known, deadline, limits, &mut listing, &mut stderr).await;
+    }
+    match result.map_err(Failure::message) {
         Ok(()) => Ok(listing),
         Err(message) if !listing.tools.is_empty() => Ok(Listing { incomplete: Some(message), ..listing }),
         Err(message) => Err(ListError { server: server.name.clone(), message, stderr }),
     }
 }
 
-async fn within(limits: &Limits, work: impl Future<Output = Result<(), String>>) -> Result<(), String> {
-    match tokio::time::timeout(limits.time, work).await {
+/// How hands are shaken.
+#[derive(Clone, Copy, PartialEq)]
+enum Handshake {
+    /// The newest revision is tried first; a server that does not know it is shaken hands with as it knows it.
+    NewestFirst,
+    /// As every server knows it that is older than 2026-07-28.
+    Known,
+}
+
+/// Why an attempt failed.
+enum Failure {
+    /// The server answered the first handshake after the second was begun: it took more than ten seconds to start.
+    LateAnswer,
+    Other(String),
+}
+
+impl Failure {
+    fn message(self) -> String {
+        match self {
+            Self::LateAnswer => "it answered a handshake too late".to_owned(),
+            Self::Other(message) => message,
+        }
+    }
+}
+
+async fn attempt(
+    server: &Server,
+    environment: &Variable<'_>,
+    handshake: Handshake,
+    deadline: Instant,
+    limits: &Limits,
+    listing: &mut Listing,
+    stderr: &mut Vec<String>,
+) -> Result<(), Failure> {
+    match &server.way {
+        Way::Stdio { .. } => {
+            let mut program = Program::start(&server.way, environment).map_err(Failure::Other)?;
+            let result = match program.pipes() {
+                Some(pipes) => within(deadline, limits, converse(pipes, handshake, limits, listing)).await,
+                None => Err(Failure::Other("its input and output cannot be reached".to_owned())),
+            };
+            program.stop().await;
+            *stderr = program.last_lines();
+            result
+        }
+        Way::Http { url, headers } => {
+            let transport = http(url, headers, limits).map_err(Failure::Other)?;
+            within(deadline, limits, converse(transport, handshake, limits, listing)).await
+        }
+    }
+}
+
+async fn within(
+    deadline: Instant,
+    limits: &Limits,
+    work: impl Future<Output = Result<(), Failure>>,
+) -> Result<(), Failure> {
+    match tokio::time::timeout_at(deadline.into(), work).await {
         Ok(result) => result,
-        Err(_) => Err(format!("no answer within {:?}", limits.time)),
+        Err(_) => Err(Failure::Other(format!("no answer within {:?}", limits.time))),
     }
 }
 
 /// Shakes hands, and collects page after page.
-async fn converse<T, E, A>(transport: T, limits: &Limits, listing: &mut Listing) -> Result<(), String>
+async fn converse<T, E, A>(
+    transport: T,
+    handshake: Handshake,
+    limits: &Limits,
+    listing: &mut Listing,
+) -> Result<(), Failure>
 where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    // The newest revision is tried first; older servers are shaken hands with as they know it.
-    let lifecycle =
-        ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None };
-    let service = serve_client_with_lifecycle((), transport, lifecycle).await.map_err(|error| said(&error))?;
+    let lifecycle = match handshake {
+        Handshake::NewestFirst => {
+            ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None }
+        }
+        Handshake::Known => ClientLifecycleMode::Initialize,
+    };
+    let service = serve_client_with_lifecycle((), transport, lifecycle).await.map_err(|error| match error {
+        ClientInitializeError::ConflictInitResponseId(..) => Failure::LateAnswer,
+        other => Failure::Other(said(&other)),
+    })?;
     if let Some(info) = service.peer_info() {
         listing.protocol = info.protocol_version.to_string();
     }
     let result = pages(&service, limits, listing).await;
     // How it ends changes nothing of what was read.
     drop(service.cancel().await);
-    result
+    result.map_err(Failure::Other)
 }
 
 async fn pages(service: &RunningService<RoleClient, ()>, limits: &Limits, listing: &mut Listing) -> Result<(), String> {

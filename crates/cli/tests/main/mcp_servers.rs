@@ -91,6 +91,12 @@ fn noise_on_either_stream_is_no_obstacle() {
 }
 
 #[test]
+fn a_server_that_takes_long_to_start_is_waited_for() {
+    let found = import(&["--server-timeout-ms", "60000", "--", "python3", &fake(), "slow_start"]);
+    assert_eq!((found.names(), found.code), (vec!["greet"], Some(0)), "{}", found.said);
+}
+
+#[test]
 fn what_a_server_claims_beyond_the_protocol_does_not_count() {
     let found = wrong("claims");
     assert_eq!(
@@ -254,7 +260,7 @@ fn real_servers_of_one_configuration_give_their_tools_and_picks_make_sense() {
     });
     let config = folder.path().join("mcp.json");
     fs::write(&config, json!({"mcpServers": servers}).to_string()).expect("a file");
-    let all = import(&["--config", &config.display().to_string()]);
+    let all = import(&["--config", &config.display().to_string(), "--server-timeout-ms", "120000"]);
     assert!(all.said.contains("52 tools of 7 of 7 servers"), "{}", all.said);
     assert_eq!(all.code, Some(0));
     let delete = all.tools.iter().find(|tool| tool["id"] == "memory/delete_entities").expect("it is there");

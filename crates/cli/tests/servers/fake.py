@@ -55,6 +55,9 @@ if MODE == "ends":
     sys.exit(1)
 if MODE == "stderr_flood":
     sys.stderr.write("noise " * 2_000_000 + "\nlast words\n")
+if MODE == "slow_start":
+    # Longer than a client waits before it tries another handshake.
+    time.sleep(11)
 if MODE == "stdout_logs":
     print("server listening\n{not json}\n\n[1, 2]", flush=True)
 if MODE == "children":
