@@ -217,7 +217,9 @@ where
         Handshake::Known => ClientLifecycleMode::Initialize,
     };
     let service = serve_client_with_lifecycle((), transport, lifecycle).await.map_err(|error| match error {
-        ClientInitializeError::ConflictInitResponseId(..) => Failure::LateAnswer,
+        ClientInitializeError::ConflictInitResponseId(..) | ClientInitializeError::UncorrelatedErrorResponse { .. } => {
+            Failure::LateAnswer
+        }
         other => Failure::Other(said(&other)),
     })?;
     if let Some(info) = service.peer_info() {
