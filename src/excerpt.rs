@@ -63,6 +63,9 @@ pub(crate) fn one_line(text: &str, chars: usize) -> String {
 /// Returns `true` if a character is invisible or turns the direction of the text: format characters (category Cf: zero
 /// width, bidirectional controls, soft hyphen, tags), fillers and joiners.
 pub(crate) fn is_invisible(c: char) -> bool {
+    if c.is_ascii() {
+        return false;
+    }
     c.general_category() == GeneralCategory::Format
         || matches!(
             c,
@@ -78,11 +81,15 @@ pub(crate) fn shows(c: char) -> bool {
 
 /// White space and line ends of any kind.
 fn is_gap(c: char) -> bool {
-    c.is_whitespace() || c.is_control() || c.general_category_group() == GeneralCategoryGroup::Separator
+    let is_separator = || !c.is_ascii() && c.general_category_group() == GeneralCategoryGroup::Separator;
+    c.is_whitespace() || c.is_control() || is_separator()
 }
 
 /// Characters that show nothing: formats, private and unassigned ones, fillers, selectors of variants.
 fn is_hidden(c: char) -> bool {
+    if c.is_ascii() {
+        return c.is_control();
+    }
     let ignorable = matches!(c, '\u{2800}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}');
     ignorable || is_invisible(c) || c.general_category_group() == GeneralCategoryGroup::Other
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rayon::prelude::*;
 use serde_json::{Map, Value};
 
 use super::entry::{self, EntryFault};
@@ -90,8 +91,8 @@ fn is_json_lines(text: &str) -> bool {
 }
 
 fn lines(text: &str) -> Vec<Entry> {
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let entries = lines.flat_map(|(index, line)| {
+    let lines: Vec<(usize, &str)> = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).collect();
+    let entries = lines.into_par_iter().flat_map_iter(|(index, line)| {
         let position = Position::Line(index + 1);
         match serde_json::from_str(line) {
             Ok(Json { value, repeated }) => unfold(position, Item { value, repeated, source: None }),

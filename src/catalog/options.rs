@@ -10,9 +10,10 @@ use super::aliases::{OperatorAliases, is_reserved};
 use super::definition::{Alias, Tool};
 use super::error::{CatalogError, CatalogFault, FaultKind, Position};
 use super::files::CatalogFile;
+use super::format::{self, Entry};
 use super::sources::Sources;
 use super::unknown::UnknownValue;
-use super::{Catalog, conflicts, entry, format};
+use super::{Catalog, conflicts, entry};
 use crate::schema::SchemaCompiler;
 
 /// What becomes of names and aliases that two tools claim.
@@ -189,25 +190,24 @@ impl CatalogOptions {
     ) -> Result<(), CatalogError> {
         let entries = format::split(&file.bytes, &file.origin)?;
         let source = self.default_source.as_deref().or(file.source.as_deref());
+        // Each entry is given up where it was read: thousands of them take as long to free as to read.
         let read: Vec<_> = entries
-            .par_iter()
-            .map(|entry| {
-                let stated = entry.source.as_deref();
-                let source = if entry.is_operation { source.or(stated) } else { stated.or(source) };
-                entry.value.as_ref().map(|value| entry::read(value, source))
+            .into_par_iter()
+            .map(|Entry { position, value, repeated, source: stated, is_operation }| {
+                let stated = stated.as_deref();
+                let source = if is_operation { source.or(stated) } else { stated.or(source) };
+                let (tool, mut faults) = match value {
+                    Ok(value) => entry::read(&value, source),
+                    Err(fault) => (None, vec![fault]),
+                };
+                faults.extend(repeated.iter().map(entry::repeated));
+                (position, is_operation, tool, faults)
             })
             .collect();
         all.tools.reserve(read.len());
-        for (entry, result) in entries.iter().zip(read) {
-            let position = place(entry.position.clone());
-            let (mut tool, faults) = match result {
-                Ok((tool, mut faults)) => {
-                    faults.extend(entry.repeated.iter().map(entry::repeated));
-                    (tool, faults)
-                }
-                Err(fault) => (None, vec![fault.clone()]),
-            };
-            let left_out = (entry.is_operation || file.is_live) && !faults.is_empty();
+        for (position, is_operation, mut tool, faults) in read {
+            let position = place(position);
+            let left_out = (is_operation || file.is_live) && !faults.is_empty();
             for fault in faults {
                 let fault = if left_out { fault.of(FaultKind::LeftOut) } else { fault };
                 let fault = fault.at(&position, tool.as_ref());

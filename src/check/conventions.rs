@@ -3,7 +3,10 @@
 //! Names say what a tool does and on what, every provider takes them, and they are written in one way; calls are held
 //! to schemas. `docs/names.md` has the reasons. Names of one source are of one author, who is told once.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+
+use rayon::prelude::*;
 
 use super::Found;
 use super::rules::{MIXED_NAMES, Rule, UNCHECKED_CALLS, UNPORTABLE_NAME, VAGUE_NAME};
@@ -35,43 +38,43 @@ pub(super) fn check(tools: &[&Tool], found: &mut [Vec<Found>]) {
 }
 
 /// Tells each source of the first of its names that `fault` finds fault with, and how many more there are.
-fn names(tools: &[&Tool], found: &mut [Vec<Found>], rule: &'static Rule, fault: fn(&str) -> Option<String>) {
-    let mut by_source: HashMap<Option<&str>, (usize, String, usize)> = HashMap::new();
-    for (at, tool) in tools.iter().enumerate() {
-        if let Some(message) = fault(&tool.name) {
-            let first = by_source.entry(tool.source.as_deref());
-            first.and_modify(|(.., more)| *more += 1).or_insert((at, message, 0));
+fn names(tools: &[&Tool], found: &mut [Vec<Found>], rule: &'static Rule, fault: fn(&str) -> Option<Cow<'static, str>>) {
+    let mut by_source: HashMap<Option<&str>, (usize, Cow<'static, str>, usize)> = HashMap::new();
+    let problems: Vec<_> = tools.par_iter().map(|tool| fault(&tool.name)).collect();
+    for (at, problem) in problems.into_iter().enumerate() {
+        if let Some(problem) = problem {
+            let first = by_source.entry(tools[at].source.as_deref());
+            first.and_modify(|(.., more)| *more += 1).or_insert((at, problem, 0));
         }
     }
-    for (at, message, more) in by_source.into_values() {
-        let message = match more {
-            0 => message,
-            more => format!("{message}, and {more} more names of the source likewise"),
-        };
+    for (at, problem, more) in by_source.into_values() {
+        let mut message = format!("{:?} {problem}", super::shown(&tools[at].name));
+        if more > 0 {
+            message.push_str(&format!(", and {more} more names of the source likewise"));
+        }
         found[at].push(Found { message, ..Found::new(rule, "/name", &tools[at].name) });
     }
 }
 
-fn vague(name: &str) -> Option<String> {
-    let shown = super::shown(name);
+fn vague(name: &str) -> Option<Cow<'static, str>> {
     if is_reserved(name) {
-        return Some(format!("{shown:?} is what agents call such a tool of any host"));
+        return Some("is what agents call such a tool of any host".into());
     }
-    (name.is_ascii() && words_of(name).len() < 2).then(|| format!("{shown:?} does not say what is done, and on what"))
+    (name.is_ascii() && words_of(name).len() < 2).then_some("does not say what is done, and on what".into())
 }
 
-fn unportable(name: &str) -> Option<String> {
+fn unportable(name: &str) -> Option<Cow<'static, str>> {
     let taken = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let problem = if name.chars().count() > MOST_CHARS {
-        format!("is longer than {MOST_CHARS} characters")
+    let shown_another = "so that some providers are shown another name";
+    if name.chars().count() > MOST_CHARS {
+        Some(format!("is longer than {MOST_CHARS} characters, {shown_another}").into())
     } else if let Some(c) = name.chars().find(|&c| !taken(c)) {
-        format!("holds {c:?}")
+        Some(format!("holds {c:?}, {shown_another}").into())
     } else if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        "does not begin with a letter".to_owned()
+        Some(format!("does not begin with a letter, {shown_another}").into())
     } else {
-        return None;
-    };
-    Some(format!("{:?} {problem}, so that some providers are shown another name", super::shown(name)))
+        None
+    }
 }
 
 /// Tells each source whose names are written in several ways of the first that is not written as most are.

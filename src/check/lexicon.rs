@@ -185,18 +185,42 @@ fn compiled(pattern: &str) -> Regex {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Concepts(u64);
 
-impl Concepts {
-    /// What a folded sentence says.
-    pub(super) fn of(folded: &str) -> Self {
-        let mut concepts = Self::default();
-        for pattern in LEXICON.literals.in_text(folded) {
+/// A folded sentence, and the patterns that may match it.
+pub(super) struct Reading {
+    folded: String,
+    patterns: Vec<usize>,
+}
+
+impl Reading {
+    pub(super) fn new(folded: String) -> Self {
+        Self { patterns: LEXICON.literals.in_text(&folded), folded }
+    }
+
+    /// What the sentence may say; it says nothing else.
+    pub(super) fn may_say(&self) -> Concepts {
+        let concepts = self.patterns.iter().map(|&pattern| Concepts::one(LEXICON.patterns[pattern].concept));
+        concepts.fold(Concepts::default(), Concepts::union)
+    }
+
+    /// Which of these concepts the sentence says.
+    pub(super) fn says(&self, wanted: Concepts) -> Concepts {
+        let mut concepts = Concepts::default();
+        for &pattern in &self.patterns {
             let pattern = &LEXICON.patterns[pattern];
-            let concept = Self::one(pattern.concept);
-            if !concepts.has_any(concept) && pattern.is_match(folded) {
+            let concept = Concepts::one(pattern.concept);
+            if wanted.has_any(concept) && !concepts.has_any(concept) && pattern.is_match(&self.folded) {
                 concepts = concepts.union(concept);
             }
         }
         concepts
+    }
+}
+
+impl Concepts {
+    /// What a folded sentence says.
+    pub(super) fn of(folded: String) -> Self {
+        let reading = Reading::new(folded);
+        reading.says(reading.may_say())
     }
 
     const fn one(concept: Concept) -> Self {
@@ -254,7 +278,8 @@ mod tests {
                 let folded = fold(sentence);
                 let said = LEXICON.patterns.iter().filter(|pattern| pattern.is_match(&folded));
                 let said = said.fold(Concepts::default(), |said, pattern| said.union(Concepts::one(pattern.concept)));
-                assert_eq!(Concepts::of(&folded), said, "{folded}");
+                assert_eq!(Concepts::of(folded.clone()), said, "{folded}");
+                assert!(Reading::new(folded).may_say().has_all(said));
             }
         }
     }

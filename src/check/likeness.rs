@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 
 use super::fold::{fold, words};
 
@@ -22,7 +22,8 @@ const MOST_ALIKE: usize = 8;
 
 /// The words of a text, repeated ones once, and where to look for texts that are like it.
 pub(crate) struct Sketch {
-    words: BTreeSet<u64>,
+    /// As hashes, in their order.
+    words: Vec<u64>,
     bands: Vec<u64>,
 }
 
@@ -35,9 +36,9 @@ impl Sketch {
             let left = MOST_WORDS - found.len();
             found.extend(words(&folded).map(|word| hash(0, stem(word))).take(left));
         }
-        let list: Vec<u64> = found.iter().copied().collect();
-        let bands = (0..BANDS).map(|band| signature(&list, band)).collect();
-        Self { words: found, bands }
+        let words: Vec<u64> = found.into_iter().collect();
+        let bands = (0..BANDS).map(|band| signature(&words, band)).collect();
+        Self { words, bands }
     }
 
     /// Returns the number of different words.
@@ -47,7 +48,7 @@ impl Sketch {
 
     /// Returns `true` if a word is among them.
     pub(crate) fn has(&self, word: &str) -> bool {
-        self.words.contains(&hash(0, stem(word)))
+        self.words.binary_search(&hash(0, stem(word))).is_ok()
     }
 
     /// Returns `true` if both have the very same words.
@@ -57,13 +58,23 @@ impl Sketch {
 
     /// Returns `true` if the other has all its words.
     pub(crate) fn is_part_of(&self, other: &Self) -> bool {
-        self.words.is_subset(&other.words)
+        self.shared(other) == self.len()
     }
 
     /// Returns `true` if both have nearly the same words.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let shared = self.words.intersection(&other.words).count();
+        let shared = self.shared(other);
         shared as f64 / (self.len() + other.len() - shared).max(1) as f64 >= SAME
+    }
+
+    /// How many words both have.
+    fn shared(&self, other: &Self) -> usize {
+        let mut others = other.words.iter().peekable();
+        let is_shared = |word: &&u64| {
+            while others.next_if(|other| other < word).is_some() {}
+            others.next_if_eq(word).is_some()
+        };
+        self.words.iter().filter(is_shared).count()
     }
 }
 
@@ -72,10 +83,12 @@ impl Sketch {
 pub(crate) struct Bands(HashMap<(usize, u64), Vec<usize>>);
 
 impl Bands {
-    /// Returns the numbers of texts that may be like this one; some more than once.
+    /// Returns the numbers of texts that may be like this one.
     pub(crate) fn near(&self, sketch: &Sketch) -> impl Iterator<Item = usize> {
+        let mut met = HashSet::default();
         let bands = sketch.bands.iter().enumerate();
-        bands.filter_map(|(band, &signature)| self.0.get(&(band, signature))).flatten().copied()
+        let near = bands.filter_map(|(band, &signature)| self.0.get(&(band, signature))).flatten().copied();
+        near.filter(move |&number| met.insert(number))
     }
 
     /// Adds a text under a number.

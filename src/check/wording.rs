@@ -1,13 +1,14 @@
 //! What a text says: the rules of wording, sentence by sentence.
 
 use std::collections::HashMap;
+use std::iter;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
 use super::fold::{fold, sentences, without_digits_for_letters, without_examples, words};
-use super::lexicon::{Concept, Concepts};
-use super::rules::{ENCODED_TEXT, Place, Severity, WORDINGS};
+use super::lexicon::{Concept, Concepts, Reading};
+use super::rules::{ENCODED_TEXT, Place, Severity, WORDINGS, Wording};
 use super::texts::{Kind, Text, parameter_names};
 use super::{Found, copies, hidden};
 use crate::catalog::Tool;
@@ -126,22 +127,24 @@ fn check_text(
     found: &mut Vec<Found>,
 ) {
     let is_label = matches!(text.kind, Kind::Name | Kind::ParameterName);
-    let mut before = Concepts::default();
+    let mut before = Sentence::default();
     for sentence in sentences(bounded) {
         let spaced = if is_label { sentence.replace(['_', '-'], " ") } else { mark(sentence, marked) };
-        let folded = fold(&spaced);
-        let read = without_examples(&folded);
-        let mut concepts = Concepts::of(&read);
-        if let Some(letters) = without_digits_for_letters(&read) {
-            concepts = concepts.union(Concepts::of(&letters));
-        }
-        apply(text, sentence, concepts, before, tool, found);
-        before = concepts;
+        let read = Sentence::read(&fold(&spaced));
+        // Only what may come to a finding is looked for: in most sentences, nothing.
+        let may_match = |wording: &&Wording| {
+            let said = if wording.across { read.may_say.union(before.may_say) } else { read.may_say };
+            may_match(wording, said, read.may_say) && wording.place.holds(text.kind, || false)
+        };
+        let told_by = |wording: &Wording| wording.all.union(wording.any).union(wording.none);
+        let wanted = WORDINGS.iter().filter(may_match).map(told_by).fold(Concepts::default(), Concepts::union);
+        apply(text, sentence, read.says(wanted), before.says(wanted), tool, found);
+        before = read;
     }
     for hidden in hidden::decoded(bounded) {
         let concepts = sentences(&hidden.text)
             .into_iter()
-            .fold(Concepts::default(), |all, sentence| all.union(Concepts::of(&fold(sentence))));
+            .fold(Concepts::default(), |all, sentence| all.union(Concepts::of(fold(sentence))));
         let speaks = WORDINGS.iter().any(|wording| !wording.across && matches(wording, concepts, concepts));
         if speaks || (hidden.is_prose && text.kind != Kind::Value) {
             let severity = if speaks { Severity::Error } else { Severity::Warning };
@@ -154,10 +157,35 @@ fn check_text(
     }
 }
 
-fn matches(wording: &super::rules::Wording, concepts: Concepts, own: Concepts) -> bool {
+/// A sentence, as it stands and with its digits read as letters.
+#[derive(Default)]
+struct Sentence {
+    readings: Vec<Reading>,
+    may_say: Concepts,
+}
+
+impl Sentence {
+    fn read(folded: &str) -> Self {
+        let read = without_examples(folded).into_owned();
+        let letters = without_digits_for_letters(&read).map(Reading::new);
+        let readings: Vec<Reading> = iter::once(Reading::new(read)).chain(letters).collect();
+        let may_say = readings.iter().map(Reading::may_say).fold(Concepts::default(), Concepts::union);
+        Self { readings, may_say }
+    }
+
+    fn says(&self, wanted: Concepts) -> Concepts {
+        self.readings.iter().map(|reading| reading.says(wanted)).fold(Concepts::default(), Concepts::union)
+    }
+}
+
+fn matches(wording: &Wording, concepts: Concepts, own: Concepts) -> bool {
+    may_match(wording, concepts, own) && !concepts.has_any(wording.none)
+}
+
+/// Returns `true` if a sentence that says a part of `concepts`, of these `own` by itself, may match.
+fn may_match(wording: &Wording, concepts: Concepts, own: Concepts) -> bool {
     concepts.has_all(wording.all)
         && (wording.any.is_empty() || concepts.has_any(wording.any))
-        && !concepts.has_any(wording.none)
         // The sentence itself has a part in it.
         && own.has_any(wording.all.union(wording.any))
 }
