@@ -40,6 +40,16 @@ pub(crate) enum Pending<T> {
     Started(Started<T>),
 }
 
+/// Starts `work` on a thread of the pool, at once or not at all; who lets go of what is returned does not wait for it any
+/// longer.
+#[cfg(feature = "runtime")]
+pub(crate) fn thread(work: impl FnOnce() + Send + 'static) -> Result<Started<()>, String> {
+    POOL.start(Instant::now(), work).map_err(|missed| match missed {
+        Missed::Expired => "there is no thread for it".to_owned(),
+        Missed::Lost(reason) => reason,
+    })
+}
+
 impl<T> Pending<T> {
     /// Waits for the work until its deadline.
     pub(crate) fn wait(self) -> Result<T, Missed> {

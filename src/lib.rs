@@ -64,6 +64,8 @@ mod budget;
 pub mod selection;
 pub mod engine;
 pub mod call;
+#[cfg(feature = "runtime")]
+pub mod runtime;
 pub mod eval;
 
 pub use access::Access;

@@ -57,6 +57,12 @@ pub(super) fn measure(value: &Value, most: usize) -> Result<usize, Limit> {
     Ok(bytes)
 }
 
+/// About the size of a value as JSON text, in bytes; `None` where it is larger than `most`, or nested too deeply.
+#[cfg(feature = "runtime")]
+pub(crate) fn size(value: &Value, most: usize) -> Option<usize> {
+    measure(value, most).ok()
+}
+
 /// What a value exceeds.
 #[derive(Debug, PartialEq)]
 pub(super) enum Limit {

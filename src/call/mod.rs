@@ -30,6 +30,8 @@ use serde_json::{Map, Value};
 
 pub use approval::{ApprovalError, ApprovalQueue};
 pub use arguments::MAX_ARGUMENT_BYTES;
+#[cfg(feature = "runtime")]
+pub(crate) use arguments::size;
 pub use changes::ArgumentChange;
 pub use dispatch::{ToolCallError, ToolCallOptions, ToolCalls, tool_call};
 pub use error::{CallError, RepairError};
@@ -196,6 +198,8 @@ pub enum Awaited {
         /// Who must approve.
         by: Vec<String>,
     },
+    /// The tool asks for a confirmation of each call, or is marked unsafe.
+    Confirmation,
     /// The tool has no schema, and its mode asks for a person's approval.
     NoSchema,
     /// The tool has no schema and may only run where it changes nothing, which no trusted hint says.
@@ -223,6 +227,7 @@ impl fmt::Display for Awaited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Approvals { by } => write!(f, "it must be approved by {}", crate::excerpt::list(by, ", ")),
+            Self::Confirmation => f.write_str("each call of it must be confirmed"),
             Self::NoSchema => f.write_str("no schema; a person must approve it"),
             Self::NotKnownToRead => f.write_str("no schema, and not known to change nothing; a person must approve it"),
         }
@@ -230,6 +235,18 @@ impl fmt::Display for Awaited {
 }
 
 impl PendingCall {
+    /// Makes a valid call wait.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn new(call: ValidCall, awaits: Awaited) -> Self {
+        Self { call, awaits }
+    }
+
+    /// The call, which somebody has approved, and why it waited.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn into_parts(self) -> (ValidCall, Awaited) {
+        (self.call, self.awaits)
+    }
+
     /// Returns the tool.
     pub fn tool(&self) -> &Arc<Tool> {
         self.call.tool()
@@ -345,6 +362,19 @@ impl Hydrator {
     /// The catalog whose tools are called.
     pub fn catalog(&self) -> &Catalog {
         &self.callable.catalog
+    }
+
+    /// The tool that a called name means, which the caller may run.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn tool_of(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
+        self.resolve(name).map(|found| self.callable.catalog.tool(found.tool))
+    }
+
+    /// The tools that the caller may run.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn admitted(&self) -> impl Iterator<Item = &Arc<Tool>> {
+        let tools = self.callable.catalog.tools().iter().enumerate();
+        tools.filter(|(index, _)| self.admits(ToolId::from_index(*index))).map(|(_, tool)| tool)
     }
 
     /// Returns `true` if the tool may be called: by this caller, and by a model that was shown some tools only.

@@ -37,6 +37,16 @@ impl ArgumentFault {
     }
 }
 
+#[cfg(feature = "runtime")]
+impl ArgumentFault {
+    /// The member that is missing, where that is the fault: `city`, `/address/city`.
+    pub(crate) fn missing(&self) -> Option<String> {
+        let name = self.expected.strip_prefix("the member ")?.strip_suffix(", which is required")?;
+        let name: String = serde_json::from_str(name).ok()?;
+        Some(if self.pointer.is_empty() { name } else { format!("{}/{name}", self.pointer) })
+    }
+}
+
 impl fmt::Display for ArgumentFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = if self.pointer.is_empty() { "the arguments" } else { &self.pointer };

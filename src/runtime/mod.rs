@@ -1,0 +1,56 @@
+//! Running what a model calls: tools, the pipeline that every call passes, and what happens told as events.
+//!
+//! ```
+//! # #[tokio::main(flavor = "multi_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use picktools::provider::{Arguments, ToolCall};
+//! use picktools::runtime::{FunctionTool, ToolManager, ToolResult};
+//! use picktools::{Access, Tool};
+//! use serde_json::json;
+//!
+//! let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+//! let weather = Tool::with_parameters("get_weather", "The weather in a city", schema);
+//! let weather = FunctionTool::new(weather, |arguments, _context| async move {
+//!     ToolResult::success().field("weather", format!("rain in {}", arguments["city"]))
+//! });
+//! let manager = ToolManager::builder(Access::default()).tool(weather).build()?;
+//!
+//! let call = |arguments| ToolCall { id: None, name: "getWeather".to_owned(), arguments: Arguments::Json(arguments) };
+//! let executed = manager.execute(&call(json!({"city": "Bergen"}))).await;
+//! assert_eq!(executed.result.fields["weather"], "rain in \"Bergen\"");
+//! let refused = manager.execute(&call(json!({}))).await;
+//! assert!(refused.result.error().contains("city is required"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Every call passes one pipeline ([`ToolManager::execute`]): it is resolved, held to the caller's
+//! [`Access`](crate::Access), validated, confirmed where it must be, refused where it repeats another of the turn, run with
+//! a time limit on a thread of its own, and recorded. What a pick may not show is not run, by whatever name.
+
+mod confirmation;
+mod context;
+mod events;
+mod files;
+mod function;
+mod manager;
+mod redaction;
+mod result;
+mod tool;
+mod turn;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use confirmation::{Approvals, Confirm, Decision, DecisionFuture};
+pub use context::Context;
+pub use events::{CallInfo, Event, EventKind, EventType, Events, Received, Subscription, Topic, UnknownTopic};
+pub use files::{FileError, FileLedger, FileUse};
+pub use function::FunctionTool;
+pub use manager::{Executed, ManagerError, ToolManager, ToolManagerBuilder};
+pub use result::{ErrorType, Failure, PREVIEW_LINES, ToolResult};
+pub use tool::{RunFuture, RunnableTool};
+
+/// Locks what no panic leaves half-changed.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
