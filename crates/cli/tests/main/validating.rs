@@ -254,3 +254,50 @@ fn a_call_without_a_schema_says_its_mode() {
     assert!(told[1].ends_with("no schema, and not known to change nothing; a person must approve it"), "{text}");
     assert!(told[2].ends_with("no schema; a person must approve it"), "{text}");
 }
+
+/// Writes a catalog, and returns the folder that holds it and its path.
+fn catalog_of(tools: &[Value]) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("tools.json");
+    fs::write(&file, json!(tools).to_string()).expect("it is written");
+    let path = file.to_str().expect("the path is UTF-8").to_owned();
+    (folder, path)
+}
+
+/// The names that `pick` answers a request with, and those whose calls `validate` finds ready.
+fn picked_and_ready(catalog: &str, request: &str, names: &[&str], more: &[&str]) -> [Vec<String>; 2] {
+    let pick = ["pick", request, "--catalog", catalog, "--json", "--min-score", "0", "-k", "9"];
+    let picks = crate::cli::json(&[&pick[..], more].concat());
+    let calls: Vec<Value> = names.iter().map(|name| json!({"name": name, "arguments": {}})).collect();
+    let report = report(catalog, &json!(calls).to_string(), more);
+    let texts = |list: &Value, pointer: &str, only_ready: Option<&str>| {
+        let list = list.as_array().expect("a list").iter();
+        let list = list.filter(|item| only_ready.is_none_or(|status| item["status"] == status));
+        let mut names: Vec<String> =
+            list.filter_map(|item| item.pointer(pointer)?.as_str()).map(str::to_owned).collect();
+        names.sort_unstable();
+        names
+    };
+    [texts(&picks["picks"], "/tool/name", None), texts(&report["calls"], "/names/canonical", Some("ready"))]
+}
+
+#[test]
+fn tools_above_the_highest_threat_level_are_neither_picked_nor_valid() {
+    let names = ["restart_a_low", "restart_b_medium", "restart_c_high", "restart_d_critical", "restart_e_unrated"];
+    let tools = names.map(|name| {
+        let level = name.rsplit('_').next().filter(|level| *level != "unrated");
+        let safety = level.map_or(json!({}), |level| json!({"threat_level": level}));
+        json!({"name": name, "description": "Restarts the machine", "parameters": {}, "safety": safety})
+    });
+    let (_folder, catalog) = catalog_of(&tools);
+    for (level, most) in [("low", 0), ("medium", 1), ("high", 2), ("critical", 3)] {
+        let allowed = [&names[..=most], &names[4..]].concat();
+        let found = picked_and_ready(&catalog, "restart the machine", &names, &["--max-threat-level", level]);
+        assert_eq!(found[0], allowed, "picks up to {level}");
+        assert_eq!(found[1], allowed, "valid calls up to {level}");
+    }
+    let call = json!({"name": "restart_c_high", "arguments": {}}).to_string();
+    let (code, text) = validate(&catalog, &call, &["--max-threat-level", "medium"]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("of the threat level high, and none above medium is allowed"), "{text}");
+}
