@@ -30,6 +30,8 @@ pub enum IneligibleReason {
         /// The modes that it fits.
         modes: BTreeSet<String>,
     },
+    /// The tool is marked unsafe or not read-only, and the execution mode is `read-only`.
+    NotReadOnly,
     /// The tool lacks a capability that was asked for.
     Capability {
         /// What it lacks.
@@ -63,6 +65,7 @@ impl IneligibleReason {
             Self::ThreatLevel { .. } => "threat_level",
             Self::Role { .. } => "role",
             Self::ExecutionMode { .. } => "execution_mode",
+            Self::NotReadOnly => "not_read_only",
             Self::Capability { .. } => "capability",
             Self::Cost { .. } => "cost",
             Self::Quota => "quota",
@@ -82,6 +85,7 @@ impl IneligibleReason {
             }
             Self::Role { allowed } => format!("only for the roles {}", list(allowed)),
             Self::ExecutionMode { modes } => format!("only for the execution modes {}", list(modes)),
+            Self::NotReadOnly => "marked as one that changes things, and the execution mode is read-only".to_owned(),
             Self::Capability { missing } => format!("without the capabilities {}", list(missing)),
             Self::Cost { cost, left } => format!("too costly: a call costs {cost}, and {left} is left"),
             Self::Quota => "out of quota".to_owned(),

@@ -12,6 +12,7 @@
 
 mod approval;
 mod arguments;
+mod awaited;
 mod changes;
 mod dispatch;
 mod error;
@@ -32,6 +33,7 @@ pub use approval::{ApprovalError, ApprovalQueue};
 pub use arguments::MAX_ARGUMENT_BYTES;
 #[cfg(feature = "runtime")]
 pub(crate) use arguments::size;
+pub use awaited::Awaited;
 pub use changes::ArgumentChange;
 pub use dispatch::{ToolCallError, ToolCallOptions, ToolCalls, tool_call};
 pub use error::{CallError, RepairError};
@@ -40,7 +42,7 @@ pub use llm::LlmRepairer;
 pub use repairer::{FaultyCall, RepairFuture, Repairer};
 
 use crate::access::{Access, AccessError, Eligibility};
-use crate::catalog::{Catalog, NoSchemaMode, Tool};
+use crate::catalog::{Catalog, Effects, NoSchemaMode, Tool};
 use crate::excerpt::{marked, shows};
 use crate::names::{NameTable, Resolution, Resolved, ResolvedVia, log_unknown, log_use};
 use crate::provider::{Arguments, Provider, ToolCall, Translation};
@@ -188,52 +190,6 @@ pub struct PendingCall {
     awaits: Awaited,
 }
 
-/// Why a call waits for a person.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "why", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Awaited {
-    /// The tool's [`Safety`](crate::catalog::Safety) asks for the approval of these.
-    Approvals {
-        /// Who must approve.
-        by: Vec<String>,
-    },
-    /// The tool asks for a confirmation of each call, or is marked unsafe.
-    Confirmation,
-    /// The tool has no schema, and its mode asks for a person's approval.
-    NoSchema,
-    /// The tool has no schema and may only run where it changes nothing, which no trusted hint says.
-    NotKnownToRead,
-}
-
-impl Awaited {
-    /// Why a call of this tool waits; `None` where it need not.
-    fn of(tool: &Tool, no_schema_mode: Option<NoSchemaMode>) -> Option<Self> {
-        let by = tool.safety.as_ref().map_or(&[][..], |safety| &safety.required_approvals);
-        if !by.is_empty() {
-            return Some(Self::Approvals { by: by.to_vec() });
-        }
-        // What a stranger says of itself loosens nothing.
-        let only_reads = tool.annotations.read_only_hint == Some(true) && !tool.untrusted;
-        match no_schema_mode? {
-            NoSchemaMode::HumanApproval => Some(Self::NoSchema),
-            NoSchemaMode::ReadOnly if !only_reads => Some(Self::NotKnownToRead),
-            NoSchemaMode::ReadOnly | NoSchemaMode::Full => None,
-        }
-    }
-}
-
-impl fmt::Display for Awaited {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Approvals { by } => write!(f, "it must be approved by {}", crate::excerpt::list(by, ", ")),
-            Self::Confirmation => f.write_str("each call of it must be confirmed"),
-            Self::NoSchema => f.write_str("no schema; a person must approve it"),
-            Self::NotKnownToRead => f.write_str("no schema, and not known to change nothing; a person must approve it"),
-        }
-    }
-}
-
 impl PendingCall {
     /// Makes a valid call wait.
     #[cfg(feature = "runtime")]
@@ -316,6 +272,7 @@ pub struct Hydrator {
 struct Callable {
     catalog: Catalog,
     names: NameTable,
+    access: Access,
     eligibility: Eligibility,
 }
 
@@ -329,7 +286,7 @@ impl Hydrator {
         let names = NameTable::new(&catalog);
         let eligibility = access.decide(&catalog, &names)?;
         Ok(Self {
-            callable: Arc::new(Callable { catalog, names, eligibility }),
+            callable: Arc::new(Callable { catalog, names, access: access.clone(), eligibility }),
             advertised: HashMap::new(),
             shown: HashMap::new(),
             provider: None,
@@ -518,11 +475,10 @@ impl Hydrator {
         };
         log_use(&call.name, advertised.as_deref(), &tool, found.deprecated);
         let no_schema_mode = tool.no_schema_mode.filter(|_| tool.parameters.is_none());
-        let says_it_writes = tool.is_unsafe() || tool.annotations.read_only_hint == Some(false);
-        if no_schema_mode == Some(NoSchemaMode::ReadOnly) && says_it_writes {
+        if no_schema_mode == Some(NoSchemaMode::ReadOnly) && tool.effects() == Effects::Writes {
             return Err(CallError::NotReadOnly { tool: tool.id.clone() });
         }
-        let awaits = Awaited::of(&tool, no_schema_mode);
+        let awaits = Awaited::of(&tool, &self.callable.access, no_schema_mode);
         let call = ValidCall {
             id: call.id.clone(),
             marked_unsafe: tool.is_unsafe(),

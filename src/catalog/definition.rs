@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::entry::{self, EntryFault};
+use super::spelling::normalise;
 use crate::import::openapi::HttpOperation;
 use crate::json::Json;
 
@@ -137,6 +138,20 @@ impl Tool {
         self.safe == Some(false) || self.annotations.destructive_hint == Some(true)
     }
 
+    /// Returns what is known of the tool's effects. Whoever says that it writes is believed; that it only reads is
+    /// believed of a trusted source, which says so by `readOnlyHint: true` or with the execution mode `read-only` among
+    /// the tool's modes.
+    pub(crate) fn effects(&self) -> Effects {
+        let hint = self.annotations.read_only_hint;
+        if self.is_unsafe() || hint == Some(false) {
+            Effects::Writes
+        } else if !self.untrusted && (hint == Some(true) || self.modes.iter().any(|mode| is_read_only(mode))) {
+            Effects::OnlyReads
+        } else {
+            Effects::Unknown
+        }
+    }
+
     /// Returns `source/name`, which people type when a bare name is ambiguous; the name where there is no source.
     pub fn qualified_name(&self) -> String {
         match &self.source {
@@ -234,6 +249,25 @@ impl NoSchemaMode {
             Self::Full => "full",
         }
     }
+}
+
+/// What is known of a tool's effects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Effects {
+    /// It changes nothing.
+    OnlyReads,
+    /// It changes things.
+    Writes,
+    /// It may change things.
+    Unknown,
+}
+
+/// The execution mode in which tools change nothing.
+pub(crate) const READ_ONLY: &str = "read-only";
+
+/// Returns `true` for the execution mode [`READ_ONLY`], without regard to case and separators.
+pub(crate) fn is_read_only(mode: &str) -> bool {
+    normalise(mode) == "readonly"
 }
 
 /// The hints of an MCP tool; `None` is unknown.

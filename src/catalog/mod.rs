@@ -31,6 +31,7 @@ use sha2::{Digest, Sha256};
 pub use aliases::OperatorAliases;
 pub(crate) use aliases::{is_reserved, known_for, reserved};
 pub use definition::{Alias, Annotations, NoSchemaMode, Safety, ThreatLevel, Tool};
+pub(crate) use definition::{Effects, READ_ONLY, is_read_only};
 pub use error::{CatalogError, CatalogFault, FaultKind, Position};
 pub use files::CatalogFile;
 pub use options::{CatalogOptions, Conflicts};

@@ -88,7 +88,7 @@ impl<'a> Explainer<'a> {
             Pick {
                 tool: Arc::clone(definition),
                 score: self.ranked.score(tool),
-                reason: reason(self.ranked, (tool, definition), &provenance, reranker),
+                reason: reason(self.ranked, (tool, definition), &self.request.options.access, &provenance, reranker),
                 provenance,
                 same_as: twins.map(|twin| self.id(twin.tool)).collect(),
                 definition: picked.shown.map(|(detail, tokens)| Definition { detail, tokens }),

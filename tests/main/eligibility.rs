@@ -82,6 +82,11 @@ fn what_may_not_be_seen_is_seen_on_no_path() {
         },
     );
     check_ineligible(
+        "forge/create_issue",
+        "not_read_only",
+        &PickOptions { access: Access { execution_mode: Some("read-only".into()), ..Access::default() }, ..options() },
+    );
+    check_ineligible(
         "files/search_files",
         "capability",
         &PickOptions { access: Access { capabilities: set(&["streaming"]), ..Access::default() }, ..options() },
@@ -176,6 +181,7 @@ fn what_may_not_be_seen_is_not_accepted_as_a_call_under_any_name() {
         access(),
         Access { roles: set(&["admin"]), allow_unsafe: true, ..access() },
         Access { execution_mode: Some("interactive".into()), ..access() },
+        Access { execution_mode: Some("read-only".into()), allow_unsafe: true, ..access() },
         Access { capabilities: set(&["streaming"]), ..access() },
         Access { max_cost: Some(0.01), ..access() },
         Access { quotas: BTreeMap::from([("run_query".into(), 0)]), ..access() },

@@ -118,6 +118,90 @@ fn without_a_schema_only_what_is_known_to_read_runs_in_read_only_mode() {
     assert!(matches!(legacy(Some(false), false), Err(CallError::NotReadOnly { .. })));
 }
 
+/// What becomes of a call, and whether the tool is picked for the same caller.
+fn fate(engine: &Engine, access: &Access, name: &str) -> (String, bool) {
+    let options = PickOptions { access: access.clone(), max_candidates: 99, min_score: 0.0, ..PickOptions::default() };
+    let selection = engine.pick(&Query::new("look after the archive"), &options).expect("it picks");
+    let is_picked = selection.picks.iter().any(|pick| pick.tool.name == name);
+    let hydrator = Hydrator::new(engine.catalog().clone(), access).expect("it names no tool");
+    let fate = match hydrator.hydrate(&call(name, json!({}))) {
+        Ok(Hydrated::Ready(_)) => "ready".to_owned(),
+        Ok(Hydrated::NeedsApproval(call)) => json!(call.awaits())["why"].as_str().expect("it is a text").to_owned(),
+        Err(CallError::Ineligible { reasons, .. }) => {
+            reasons.iter().map(IneligibleReason::code).collect::<Vec<_>>().join(" ")
+        }
+        Err(other) => panic!("{name}: {other}"),
+    };
+    (fate, is_picked)
+}
+
+#[test]
+fn in_the_read_only_mode_only_what_is_known_to_read_runs_unasked() {
+    let cases = [
+        ("reads", json!({"annotations": {"readOnlyHint": true}}), "ready"),
+        ("listed", json!({"modes": ["batch", "read-only"]}), "ready"),
+        ("silent", json!({}), "read_only_mode"),
+        ("safe", json!({"safe": true, "annotations": {"destructiveHint": false}}), "read_only_mode"),
+        ("unchecked", json!({"allow_no_schema": true, "no_schema_mode": "full"}), "read_only_mode"),
+        ("stranger_reads", json!({"untrusted": true, "annotations": {"readOnlyHint": true}}), "read_only_mode"),
+        ("stranger_listed", json!({"untrusted": true, "modes": ["read-only"]}), "read_only_mode"),
+        ("writes", json!({"annotations": {"readOnlyHint": false}}), "not_read_only"),
+        ("destroys", json!({"annotations": {"destructiveHint": true}}), "not_read_only"),
+        ("is_unsafe", json!({"safe": false}), "not_read_only"),
+        (
+            "reads_and_destroys",
+            json!({"annotations": {"readOnlyHint": true, "destructiveHint": true}}),
+            "not_read_only",
+        ),
+        ("listed_writes", json!({"modes": ["read-only"], "annotations": {"readOnlyHint": false}}), "not_read_only"),
+        ("stranger_writes", json!({"untrusted": true, "annotations": {"readOnlyHint": false}}), "not_read_only"),
+        ("batch_reads", json!({"modes": ["batch"], "annotations": {"readOnlyHint": true}}), "execution_mode"),
+        ("batch_writes", json!({"modes": ["batch"], "safe": false}), "execution_mode not_read_only"),
+    ];
+    let entries = cases.iter().map(|(name, policy, _)| {
+        let mut entry = json!({"name": name, "description": "Looks after the archive", "source": "office"});
+        if policy.get("allow_no_schema").is_none() {
+            entry["parameters"] = json!({});
+        }
+        entry.as_object_mut().expect("an object").extend(policy.as_object().expect("an object").clone());
+        entry
+    });
+    let entries = Value::from_iter(entries).to_string();
+    let catalog = Catalog::from_slice(entries.as_bytes(), "here", None).expect("it is valid");
+    let engine = Engine::new(catalog).expect("it can be indexed");
+    let access = |mode: Option<&str>| Access {
+        execution_mode: mode.map(str::to_owned),
+        allow_unsafe: true,
+        ..Access::default()
+    };
+    for mode in ["read-only", "read_only", "readOnly", "Read only"] {
+        for (name, _, expected) in &cases {
+            let is_visible = ["ready", "read_only_mode"].contains(expected);
+            assert_eq!(
+                fate(&engine, &access(Some(mode)), name),
+                ((*expected).to_owned(), is_visible),
+                "{mode}: {name}"
+            );
+        }
+        assert_eq!(access(Some(mode)).unknown_values(engine.catalog()), [], "every catalog knows it");
+    }
+    for name in ["silent", "writes", "stranger_writes", "destroys"] {
+        assert_eq!(fate(&engine, &access(None), name), ("ready".to_owned(), true), "{name}");
+        assert_eq!(fate(&engine, &access(Some("batch")), name), ("ready".to_owned(), true), "{name}");
+    }
+    let unknown = access(Some("reed-only")).unknown_values(&engine.catalog().filtered(|tool| tool.modes.is_empty()));
+    assert_eq!(unknown[0].nearest.as_deref(), Some("read-only"), "what is misspelt is told");
+    let pick = |mode| {
+        let options = PickOptions { access: access(mode), max_candidates: 99, ..PickOptions::default() };
+        let picks = engine.pick(&Query::new("`silent` and `reads`"), &options).expect("it picks").picks;
+        ["silent", "reads"].map(|name| {
+            let pick = picks.iter().find(|pick| pick.tool.name == name).expect("it is named");
+            pick.reason.contains("a call must be approved, as it is not known to change nothing")
+        })
+    };
+    assert_eq!((pick(Some("read-only")), pick(None)), ([true, false], [false, false]));
+}
+
 /// A model that makes these calls.
 struct Model(Vec<Value>);
 

@@ -37,7 +37,8 @@ pub(super) struct AccessArgs {
     /// A role of the caller; may be repeated.
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<String>,
-    /// The mode that the agent runs in.
+    /// The mode that the agent runs in; with read-only, what changes things may be neither picked nor called, and calls
+    /// of tools that are not known to change nothing wait for approval.
     #[arg(long, value_name = "MODE")]
     execution_mode: Option<String>,
     /// What every tool must be capable of; may be repeated.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::ranked::{Custom, Ranked};
+use crate::access::Access;
 use crate::catalog::Tool;
 use crate::excerpt::{list, one_line};
 use crate::ranking::ToolId;
@@ -26,6 +27,7 @@ const CLOSE: f32 = 0.3;
 pub(super) fn reason(
     ranked: &Ranked,
     (id, tool): (ToolId, &Tool),
+    access: &Access,
     provenance: &Provenance,
     reranker: Option<&str>,
 ) -> String {
@@ -56,6 +58,8 @@ pub(super) fn reason(
     }
     if let Some(safety) = tool.safety.as_ref().filter(|safety| !safety.required_approvals.is_empty()) {
         clauses.push(format!("a call must be approved by {}", list(&safety.required_approvals, ", ")));
+    } else if access.must_be_approved(tool) {
+        clauses.push("a call must be approved, as it is not known to change nothing".to_owned());
     }
     let mut sentence = clauses.join("; ");
     if let Some(first) = sentence.chars().next() {

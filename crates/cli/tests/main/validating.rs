@@ -301,3 +301,36 @@ fn tools_above_the_highest_threat_level_are_neither_picked_nor_valid() {
     assert_eq!(code, Some(1));
     assert!(text.contains("of the threat level high, and none above medium is allowed"), "{text}");
 }
+
+#[test]
+fn in_the_read_only_mode_only_what_is_known_to_read_is_valid() {
+    let tool = |name: &str, annotations: Value| {
+        let description = "Looks after the archive";
+        json!({"name": name, "description": description, "parameters": {}, "annotations": annotations})
+    };
+    let names = ["archive_reads", "archive_silent", "archive_writes"];
+    let tools = [
+        tool(names[0], json!({"readOnlyHint": true})),
+        tool(names[1], json!({})),
+        tool(names[2], json!({"readOnlyHint": false})),
+    ];
+    let (_folder, catalog) = catalog_of(&tools);
+    let found = picked_and_ready(&catalog, "look after the archive", &names, &["--execution-mode", "read-only"]);
+    assert_eq!(found, [names[..2].to_vec(), names[..1].to_vec()]);
+    let calls = json!(names.map(|name| json!({"name": name, "arguments": {}}))).to_string();
+    let (code, text) = validate(&catalog, &calls, &["--execution-mode", "read-only"]);
+    assert_eq!(code, Some(1));
+    let told: Vec<&str> = text.lines().collect();
+    assert!(told[0].ends_with("archive_reads: valid"), "{text}");
+    assert!(
+        told[1].ends_with(
+            "the execution mode is read-only, and it is not known to change nothing; a person must approve it"
+        ),
+        "{text}"
+    );
+    assert!(told[2].contains("marked as one that changes things, and the execution mode is read-only"), "{text}");
+    assert_eq!(told[3], "1 valid, 1 waiting for approval, 1 refused");
+    let pick = ["pick", "look after the archive", "--catalog", &catalog, "--execution-mode", "read-only"];
+    let output = picktools(&pick).output().expect("it runs");
+    assert_eq!(stderr(&output), "", "every catalog knows the mode");
+}
