@@ -221,7 +221,19 @@ pub struct Events {
     subscribers: Arc<Subscribers>,
 }
 
-type Subscribers = Mutex<Vec<(Topic, Weak<Waiting>)>>;
+/// Who listens, for as long as there is somebody who could tell anything.
+#[derive(Debug, Default)]
+struct Subscribers(Mutex<Vec<(Topic, Weak<Waiting>)>>);
+
+impl Drop for Subscribers {
+    fn drop(&mut self) {
+        for (_, subscriber) in lock(&self.0).iter() {
+            if let Some(waiting) = subscriber.upgrade() {
+                waiting.arrived.notify_one();
+            }
+        }
+    }
+}
 
 /// What waits for a subscriber.
 #[derive(Debug, Default)]
@@ -259,25 +271,25 @@ impl Events {
     /// Subscribes to events from now on.
     pub fn subscribe(&self, topic: Topic) -> Subscription {
         let waiting = Arc::new(Waiting::default());
-        lock(&self.subscribers).push((topic, Arc::downgrade(&waiting)));
+        lock(&self.subscribers.0).push((topic, Arc::downgrade(&waiting)));
         Subscription { waiting, hub: Arc::downgrade(&self.subscribers) }
     }
 
     /// Returns the number of subscriptions.
     pub fn subscribers(&self) -> usize {
-        lock(&self.subscribers).len()
+        lock(&self.subscribers.0).len()
     }
 
     /// Returns `true` if somebody listens to events of this type.
     pub(super) fn are_heard(&self, event: EventType) -> bool {
-        lock(&self.subscribers).iter().any(|(topic, _)| topic.holds(event))
+        lock(&self.subscribers.0).iter().any(|(topic, _)| topic.holds(event))
     }
 
     pub(super) fn tell(&self, call: &Arc<CallInfo>, kind: EventKind) {
         let event = Event { call: Arc::clone(call), time: SystemTime::now(), kind };
         let event_type = event.event_type();
         let event = Arc::new(event);
-        for (topic, subscriber) in lock(&self.subscribers).iter() {
+        for (topic, subscriber) in lock(&self.subscribers.0).iter() {
             if topic.holds(event_type)
                 && let Some(waiting) = subscriber.upgrade()
             {
@@ -330,7 +342,7 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         if let Some(hub) = self.hub.upgrade() {
-            lock(&hub).retain(|(_, subscriber)| !std::ptr::eq(subscriber.as_ptr(), Arc::as_ptr(&self.waiting)));
+            lock(&hub.0).retain(|(_, subscriber)| !std::ptr::eq(subscriber.as_ptr(), Arc::as_ptr(&self.waiting)));
         }
     }
 }

@@ -223,7 +223,9 @@ impl ToolManager {
         if let Some(error) = writes.iter().find_map(|path| self.shared.files.check_write(path).err()) {
             return self.executed(&told, Some(tool), unwritable(&error));
         }
+        let unheard = Unheard { manager: self, told: &told, tool };
         let result = self.run(&told, tool, valid, cancellation).await;
+        std::mem::forget(unheard);
         if result.is_success() {
             claim.keep();
         }
@@ -324,6 +326,19 @@ impl Told {
         let text = redaction::call(&names.requested, &arguments);
         let call = Arc::new(CallInfo { call_id: call_id.to_owned(), provider_id, names });
         Self { call, text, arguments, secrets }
+    }
+}
+
+/// Tells the end of a call that is let go of while it runs.
+struct Unheard<'a> {
+    manager: &'a ToolManager,
+    told: &'a Told,
+    tool: &'a Arc<dyn RunnableTool>,
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        self.manager.executed(self.told, Some(self.tool), run::cancelled());
     }
 }
 

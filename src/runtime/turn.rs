@@ -39,7 +39,10 @@ impl Turn {
         digest(arguments, &mut hasher);
         let key = hasher.finalize().into();
         let mut calls = lock(&self.0);
-        calls.made.insert(key).then_some(Claim { turn: self, key, number: calls.number, kept: false })
+        if !calls.made.insert(key) {
+            return None;
+        }
+        Some(Claim { turn: self, key, number: calls.number, kept: false })
     }
 
     /// Forgets all calls.

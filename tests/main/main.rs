@@ -67,6 +67,13 @@ mod documented;
 // Asking models over HTTP, in each provider's format, and hydrating what they call.
 #[cfg(feature = "llm")]
 mod dispatching;
+// Running what models call: the pipeline, events, and tools that hang, lie and flood.
+#[cfg(feature = "runtime")]
+mod running;
+#[cfg(feature = "runtime")]
+mod running_faults;
+#[cfg(feature = "runtime")]
+mod running_policy;
 // A server of the tests.
 #[cfg(any(feature = "endpoint", feature = "llm"))]
 mod server;

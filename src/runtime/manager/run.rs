@@ -104,7 +104,7 @@ impl ToolManager {
     }
 }
 
-fn cancelled() -> ToolResult {
+pub(super) fn cancelled() -> ToolResult {
     ToolResult::failure(ErrorType::User, "the call was cancelled")
 }
 
