@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +20,8 @@ use crate::excerpt::MAX_NAME_CHARS;
 
 /// How long a tool that was cancelled may take to say what it had done.
 const GRACE: Duration = Duration::from_millis(30);
+/// How long a quick tool is waited for without giving up the thread.
+const AWAKE: Duration = Duration::from_micros(20);
 /// The largest result, in bytes of JSON.
 const MAX_RESULT_BYTES: usize = 8 << 20;
 
@@ -87,6 +89,15 @@ impl ToolManager {
             Ok(thread) => thread,
             Err(reason) => return ToolResult::failure(ErrorType::System, format!("it was not run: {reason}")),
         };
+        // Most tools are quick: to be put to sleep and woken again would take longer than they do.
+        let begun = Instant::now();
+        while begun.elapsed() < AWAKE {
+            match receiver.try_recv() {
+                Ok(result) => return ended(Some(result)),
+                Err(TryRecvError::Closed) => return ended(None),
+                Err(TryRecvError::Empty) => std::hint::spin_loop(),
+            }
+        }
         let over = tokio::select! {
             biased;
             result = &mut receiver => return ended(result.ok()),
