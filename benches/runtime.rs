@@ -51,6 +51,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
+#[expect(clippy::print_stdout, reason = "criterion reports no medians of single calls")]
 fn pipeline(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("it can be started");
     let manager = manager();

@@ -98,8 +98,7 @@ fn ran(catalog: &Catalog, access: &Access, translated: bool) -> BTreeSet<String>
     for executed in RUNTIME.block_on(manager.execute_all(&calls)) {
         assert_eq!(executed.result.is_success(), executed.result.error().is_empty());
     }
-    let ran = ran.lock().expect("nobody panicked").clone();
-    ran
+    ran.lock().expect("nobody panicked").clone()
 }
 
 proptest! {
