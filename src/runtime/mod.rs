@@ -33,11 +33,15 @@ mod context;
 mod events;
 mod files;
 mod function;
+mod http;
 mod manager;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod redaction;
 mod result;
 mod tool;
 mod turn;
+mod waiting;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -46,7 +50,10 @@ pub use context::Context;
 pub use events::{CallInfo, Event, EventKind, EventType, Events, Received, Subscription, Topic, UnknownTopic};
 pub use files::{FileError, FileLedger, FileUse};
 pub use function::FunctionTool;
+pub use http::{HttpClient, HttpOptions, HttpTool};
 pub use manager::{Executed, ManagerError, ToolManager, ToolManagerBuilder};
+#[cfg(feature = "mcp")]
+pub use mcp::{McpServer, McpTool};
 pub use result::{ErrorType, Failure, PREVIEW_LINES, ToolResult};
 pub use tool::{RunFuture, RunnableTool};
 

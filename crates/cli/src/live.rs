@@ -43,6 +43,8 @@ pub(super) struct LiveArgs {
 pub(super) struct Answers {
     /// A file for each server that gave tools.
     pub(super) files: Vec<CatalogFile>,
+    /// These servers, in the same order.
+    pub(super) servers: Vec<Server>,
     /// What is missing, and why.
     pub(super) missing: Vec<String>,
 }
@@ -78,6 +80,11 @@ impl LiveArgs {
         Self { refresh: !self.offline, ..self.clone() }
     }
 
+    /// How long a server may take.
+    pub(super) fn limits(&self) -> Limits {
+        Limits { time: Duration::from_millis(self.server_timeout_ms), ..Limits::default() }
+    }
+
     /// The tools of the servers of a configuration.
     pub(super) fn tools(&self, configuration: &Configuration) -> anyhow::Result<Answers> {
         let mut answers = Answers::default();
@@ -107,7 +114,10 @@ impl LiveArgs {
         for (server, answer) in servers.iter().zip(asked) {
             let (tools, missing) = answer;
             answers.missing.extend(missing);
-            answers.files.extend(tools.map(|tools| CatalogFile::of_server(&server.name, &tools)));
+            if let Some(tools) = tools {
+                answers.files.push(CatalogFile::of_server(&server.name, &tools));
+                answers.servers.push(server.clone());
+            }
         }
         Ok(answers)
     }
@@ -127,8 +137,7 @@ impl LiveArgs {
             }
             _ => {}
         }
-        let limits = Limits { time: Duration::from_millis(self.server_timeout_ms), ..Limits::default() };
-        match mcp::list(server, &|name| std::env::var_os(name), &limits).await {
+        match mcp::list(server, &|name| std::env::var_os(name), &self.limits()).await {
             Ok(Listing { tools, incomplete: None, .. }) => {
                 keep(server, &tools);
                 (Some(tools), None)

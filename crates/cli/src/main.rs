@@ -23,6 +23,9 @@ mod reading;
 mod report;
 mod rerank;
 mod resolve;
+#[cfg(feature = "runtime")]
+#[expect(dead_code, reason = "the commands that run tools will use it")]
+mod runners;
 mod signals;
 mod translate;
 mod validate;

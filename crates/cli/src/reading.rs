@@ -10,6 +10,8 @@ use clap::{Args, ValueEnum};
 use super::live::{self, LiveArgs};
 use super::{heading, output};
 use picktools::catalog::{CatalogFile, Conflicts, OperatorAliases};
+#[cfg(all(feature = "mcp", feature = "runtime"))]
+use picktools::import::mcp::{Limits, Server};
 use picktools::{Catalog, CatalogOptions};
 
 /// A catalog and how it is read.
@@ -46,6 +48,10 @@ pub(super) struct ReadingArgs {
     #[cfg(feature = "mcp")]
     #[command(flatten)]
     live: LiveArgs,
+    /// The servers that were asked, each with what it sent.
+    #[cfg(all(feature = "mcp", feature = "runtime"))]
+    #[arg(skip)]
+    asked: std::cell::RefCell<Vec<(Server, CatalogFile)>>,
 }
 
 /// What becomes of conflicts.
@@ -64,6 +70,18 @@ impl CatalogArgs {
     /// Reads its files and no more.
     pub(super) fn files(&self) -> anyhow::Result<Vec<CatalogFile>> {
         self.reading.files(&self.catalog)
+    }
+
+    /// The servers that were asked when the catalog was read, each with what it sent.
+    #[cfg(all(feature = "mcp", feature = "runtime"))]
+    pub(super) fn asked(&self) -> Vec<(Server, CatalogFile)> {
+        self.reading.asked.borrow().clone()
+    }
+
+    /// How long an MCP server may take.
+    #[cfg(all(feature = "mcp", feature = "runtime"))]
+    pub(super) fn server_limits(&self) -> Limits {
+        self.reading.live.limits()
     }
 
     /// How they are read.
@@ -110,6 +128,8 @@ impl ReadingArgs {
             anyhow::bail!("no MCP server of {} gave tools{reasons}", path.display());
         }
         output::warnings(answers.missing, "; `picktools import mcp` lists them all");
+        #[cfg(feature = "runtime")]
+        self.asked.borrow_mut().extend(answers.servers.into_iter().zip(answers.files.iter().cloned()));
         Ok(answers.files)
     }
 

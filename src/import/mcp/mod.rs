@@ -19,6 +19,8 @@
 
 #[cfg(feature = "mcp")]
 mod client;
+#[cfg(feature = "mcp")]
+mod connection;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +31,11 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 #[cfg(feature = "mcp")]
-pub use client::{Limits, ListError, Listing, Variable, list};
+pub use client::{Limits, ListError, Listing, list};
+#[cfg(feature = "mcp")]
+pub use connection::Variable;
+#[cfg(all(feature = "mcp", feature = "runtime"))]
+pub(crate) use connection::{Connection, Tail, Unreachable};
 
 use crate::excerpt::{MAX_NAME_CHARS, marked};
 use crate::json::Json;

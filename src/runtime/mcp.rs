@@ -1,0 +1,307 @@
+//! Tools of MCP servers.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rmcp::RoleClient;
+use rmcp::ServiceError;
+use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ErrorCode, ServerResult};
+use rmcp::service::{PeerRequestOptions, RequestHandle};
+use serde_json::{Map, Value, json};
+use tokio::runtime::Handle;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use super::context::Context;
+use super::result::{ErrorType, ToolResult};
+use super::tool::{RunFuture, RunnableTool};
+use super::waiting;
+use crate::call::ValidCall;
+use crate::catalog::Tool;
+use crate::excerpt::{MAX_NAME_CHARS, cut, marked};
+use crate::import::mcp::{Connection, Limits, Server, Tail, Unreachable};
+
+/// The most bytes that are kept of what a tool gives: its text, its data in base64, and its structured content.
+const MAX_CONTENT_BYTES: usize = 1 << 20;
+/// The most parts beside text that are told.
+const MAX_PARTS: usize = 100;
+/// The most characters of what a server says is wrong.
+const MAX_ERROR_CHARS: usize = 4_000;
+/// How long what is known of the end of a server is waited for.
+const END: Duration = Duration::from_secs(3);
+
+type Environment = dyn Fn(&str) -> Option<OsString> + Send + Sync;
+
+/// A server of a configuration of MCP servers, which runs tools. It is started or called when the first of them is called,
+/// and again when it has ended; calls share one connection. Dropped, it is killed, with all that it started.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use picktools::Tool;
+/// use picktools::import::mcp::{Server, Way};
+/// use picktools::runtime::{McpServer, McpTool};
+///
+/// let way = Way::Http { url: "https://wiki.example/mcp".to_owned(), headers: Default::default() };
+/// let server = Arc::new(McpServer::new(Server { name: "wiki".to_owned(), way }));
+/// let search = McpTool::new(Tool::without_arguments("search", "Searches the wiki"), server);
+/// ```
+pub struct McpServer {
+    server: Server,
+    environment: Box<Environment>,
+    limits: Limits,
+    connection: Mutex<Option<Arc<Connection>>>,
+}
+
+impl McpServer {
+    /// Names a server; nothing is started yet.
+    pub fn new(server: Server) -> Self {
+        Self { server, environment: Box::new(|_| None), limits: Limits::default(), connection: Mutex::default() }
+    }
+
+    /// Where a program that is started finds the variables that tell of user, language and temporary files; it gets no
+    /// others but those of its configuration. Without this it gets those alone.
+    #[must_use]
+    pub fn environment(self, variable: impl Fn(&str) -> Option<OsString> + Send + Sync + 'static) -> Self {
+        Self { environment: Box::new(variable), ..self }
+    }
+
+    /// How long start and handshake may take, and how long a message may be.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Returns what the configuration calls it.
+    pub fn name(&self) -> &str {
+        &self.server.name
+    }
+
+    /// Ends the server in good order: its input is closed, and it is killed if it does not end within a second.
+    pub async fn end(&self) {
+        let connection = self.connection.lock().await.take();
+        if let Some(connection) = connection {
+            connection.end().await;
+        }
+    }
+
+    /// The connection; a new one where there is none, or none any longer.
+    async fn connection(&self, deadline: Instant) -> Result<Arc<Connection>, Unreachable> {
+        let mut kept = self.connection.lock().await;
+        if let Some(connection) = kept.as_ref().filter(|connection| !connection.is_closed()) {
+            return Ok(Arc::clone(connection));
+        }
+        // What is left of the old one ends before there is a new one.
+        *kept = None;
+        let deadline = deadline.min(Instant::now() + self.limits.time);
+        let connection = Connection::open(&self.server, &*self.environment, deadline, &self.limits).await?;
+        let connection = Arc::new(connection);
+        *kept = Some(Arc::clone(&connection));
+        Ok(connection)
+    }
+
+    /// Gives a connection up that failed, and returns the last words of the server.
+    async fn give_up(&self, failed: &Arc<Connection>) -> Vec<String> {
+        {
+            let mut kept = self.connection.lock().await;
+            if kept.as_ref().is_some_and(|connection| Arc::ptr_eq(connection, failed)) {
+                *kept = None;
+            }
+        }
+        timeout(END, failed.end()).await.unwrap_or_default()
+    }
+
+    /// The server in messages.
+    fn shown(&self) -> String {
+        format!("the MCP server {:?}", marked(&self.server.name, MAX_NAME_CHARS))
+    }
+
+    fn failure(&self, message: &str, stderr: &[String]) -> ToolResult {
+        let message = format!("{}: {message}{}", self.shown(), Tail(stderr));
+        ToolResult::failure(ErrorType::System, message)
+    }
+
+    async fn call(&self, name: &str, arguments: Map<String, Value>, context: &Context) -> ToolResult {
+        let connection = match self.connection(context.deadline()).await {
+            Ok(connection) => connection,
+            Err(Unreachable { message, stderr }) => {
+                return self.failure(&message, &stderr).suggest("See whether the server starts by itself.");
+            }
+        };
+        let params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
+        let request = CallToolRequest::new(params);
+        let options = PeerRequestOptions::no_options();
+        let sent = connection.peer().send_cancellable_request(ClientRequest::CallToolRequest(request), options).await;
+        let answer = match sent {
+            Ok(handle) => {
+                let told = context.clone();
+                let _listening =
+                    connection.listen(handle.progress_token.clone(), move |text| told.emit_output_chunk(text));
+                Asked(Some(handle)).answer().await
+            }
+            Err(error) => Err(error),
+        };
+        match answer {
+            Ok(answer) => result(answer),
+            Err(ServiceError::McpError(error)) => {
+                let kind = match error.code {
+                    ErrorCode::INVALID_PARAMS => ErrorType::Validation,
+                    _ => ErrorType::System,
+                };
+                ToolResult::failure(kind, format!("{}: {}", self.shown(), marked(&error.message, MAX_ERROR_CHARS)))
+            }
+            Err(error) => {
+                let stderr = self.give_up(&connection).await;
+                self.failure(&connection.said(&error), &stderr)
+                    .suggest("Call it again: the server is then started anew.")
+            }
+        }
+    }
+}
+
+/// A request that is under way; the server is told when nobody waits for the answer any longer.
+struct Asked(Option<RequestHandle<RoleClient>>);
+
+impl Asked {
+    async fn answer(mut self) -> Result<ServerResult, ServiceError> {
+        let Some(handle) = &mut self.0 else { return Err(ServiceError::TransportClosed) };
+        let answer = (&mut handle.rx).await;
+        self.0 = None;
+        answer.unwrap_or(Err(ServiceError::TransportClosed))
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if let (Some(handle), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            drop(runtime.spawn(handle.cancel(Some("the call was cancelled".to_owned()))));
+        }
+    }
+}
+
+/// A tool of an MCP server.
+///
+/// Its result has `text`, the texts of the answer; `structured`, its structured content; and `parts`, what else it holds, with
+/// media type and size. An answer that the server marks as an error is a `user_error`: it says what a model can do better.
+pub struct McpTool {
+    definition: Tool,
+    server: Arc<McpServer>,
+    name: String,
+}
+
+impl McpTool {
+    /// Makes a tool that the server calls by the name of the definition.
+    pub fn new(definition: Tool, server: Arc<McpServer>) -> Self {
+        let name = definition.name.clone();
+        Self { definition, server, name }
+    }
+
+    /// Says what the server calls the tool, where that is another name.
+    #[must_use]
+    pub fn called(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+}
+
+impl RunnableTool for McpTool {
+    fn definition(&self) -> &Tool {
+        &self.definition
+    }
+
+    fn run<'a>(&'a self, call: &'a ValidCall, context: &'a Context) -> RunFuture<'a> {
+        Box::pin(async move {
+            let arguments = call.arguments().as_object().cloned().unwrap_or_default();
+            waiting::telling(context, &self.server.shown(), self.server.call(&self.name, arguments, context)).await
+        })
+    }
+}
+
+fn result(answer: ServerResult) -> ToolResult {
+    let value = match answer {
+        ServerResult::CallToolResult(result) => json!(result),
+        // One part that is not as the protocol has it would lose the rest.
+        ServerResult::CustomResult(result) if result.0.get("content").is_some_and(Value::is_array) => result.0,
+        ServerResult::EmptyResult(_) => return ToolResult::success(),
+        ServerResult::InputRequiredResult(_) => {
+            return ToolResult::failure(
+                ErrorType::System,
+                "the server asks for more input, which nobody can give here",
+            );
+        }
+        _ => return ToolResult::failure(ErrorType::System, "the answer of the server is no result of a tool"),
+    };
+    let mut room = MAX_CONTENT_BYTES;
+    let content = value.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let (texts, others): (Vec<&Value>, Vec<&Value>) = content.iter().partition(|part| part_text(part).is_some());
+    let mut text = texts.into_iter().filter_map(part_text).collect::<Vec<_>>().join("\n");
+    let structured = value.get("structuredContent").filter(|structured| !structured.is_null());
+    // Servers send structured content as text too, for clients that do not know it.
+    if structured.is_some_and(|structured| serde_json::from_str(&text).is_ok_and(|said: Value| said == *structured)) {
+        text.clear();
+    }
+    let is_error = value.get("isError") == Some(&Value::Bool(true));
+    let mut made = match is_error {
+        true if text.trim().is_empty() => ToolResult::failure(ErrorType::User, "the tool failed, and does not say why"),
+        true => ToolResult::failure(ErrorType::User, cut(&text, MAX_ERROR_CHARS)),
+        false if text.is_empty() => ToolResult::success(),
+        false => {
+            let whole = text.len();
+            text.truncate(text.floor_char_boundary(room));
+            room -= text.len();
+            let kept = text.len();
+            let made = ToolResult::success().field("text", text);
+            if kept < whole { made.field("text_left_out", format!("{} bytes", whole - kept)) } else { made }
+        }
+    };
+    if let Some(structured) = structured {
+        made = match crate::call::size(structured, room) {
+            Some(bytes) if bytes <= room => {
+                room -= bytes;
+                made.field("structured", structured.clone())
+            }
+            _ => made.field("structured_left_out", "it is too large"),
+        };
+    }
+    if !others.is_empty() {
+        let parts: Vec<Value> = others.iter().take(MAX_PARTS).map(|part| described(part, &mut room)).collect();
+        made = made.field("parts", parts);
+        if others.len() > MAX_PARTS {
+            made = made.field("parts_left_out", others.len() - MAX_PARTS);
+        }
+    }
+    made
+}
+
+fn part_text(part: &Value) -> Option<&str> {
+    if part.get("type")?.as_str()? == "text" { part.get("text")?.as_str() } else { None }
+}
+
+/// A part of an answer that is no text: what it is, and its data where there is room.
+fn described(part: &Value, room: &mut usize) -> Value {
+    let mut made = Map::new();
+    let text = |holder: &Value, key: &str| holder.get(key).and_then(Value::as_str).map(str::to_owned);
+    let resource = part.get("resource");
+    let holder = resource.unwrap_or(part);
+    made.insert("type".to_owned(), text(part, "type").map(|kind| cut(&kind, MAX_NAME_CHARS).into_owned()).into());
+    for (key, name) in [("uri", "uri"), ("name", "name"), ("title", "title"), ("mimeType", "mime_type")] {
+        if let Some(value) = text(holder, key) {
+            made.insert(name.to_owned(), cut(&value, 2_000).into());
+        }
+    }
+    let data = [(part, "data", true), (holder, "blob", true), (holder, "text", false)];
+    let data = data.into_iter().find_map(|(holder, key, coded)| Some((holder.get(key)?.as_str()?, key, coded)));
+    if let Some((data, key, coded)) = data {
+        // Base64 writes three bytes as four.
+        let bytes = if coded { data.trim_end_matches('=').len() * 3 / 4 } else { data.len() };
+        made.insert("bytes".to_owned(), bytes.into());
+        if data.len() <= *room {
+            *room -= data.len();
+            made.insert(if key == "text" { "text" } else { "data" }.to_owned(), data.into());
+        } else {
+            made.insert("data_left_out".to_owned(), true.into());
+        }
+    } else if let Some(size) = holder.get("size").filter(|size| size.is_number()) {
+        made.insert("bytes".to_owned(), size.clone());
+    }
+    Value::Object(made)
+}
