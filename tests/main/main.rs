@@ -74,6 +74,11 @@ mod running;
 mod running_faults;
 #[cfg(feature = "runtime")]
 mod running_policy;
+// Tools from elsewhere: operations of HTTP interfaces, and tools of MCP servers, both servers of the tests.
+#[cfg(feature = "runtime")]
+mod running_http;
+#[cfg(all(feature = "mcp", feature = "runtime"))]
+mod running_mcp;
 // A server of the tests.
 #[cfg(any(feature = "endpoint", feature = "llm"))]
 mod server;

@@ -11,7 +11,8 @@ use picktools::runtime::{HttpClient, HttpOptions, HttpTool, RunnableTool};
 #[cfg(feature = "mcp")]
 use picktools::{
     CatalogOptions, Tool,
-    catalog::Conflicts,
+    catalog::{CatalogFile, Conflicts},
+    import::mcp::{Limits, Server},
     runtime::{McpServer, McpTool},
 };
 
@@ -27,7 +28,7 @@ type Runner = (String, Arc<dyn RunnableTool>);
 pub(super) fn runners(catalog_args: &CatalogArgs, catalog: &Catalog) -> anyhow::Result<Vec<Runner>> {
     let mut runners = operations(catalog);
     #[cfg(feature = "mcp")]
-    runners.extend(of_servers(catalog_args, catalog)?);
+    runners.extend(of_servers(catalog_args.asked(), catalog_args.server_limits(), catalog)?);
     #[cfg(not(feature = "mcp"))]
     let _no_servers = catalog_args;
     Ok(runners)
@@ -52,17 +53,16 @@ fn operations(catalog: &Catalog) -> Vec<Runner> {
 /// Those tools that are in the catalog as a server sent them: others may have its name, and would have what they describe
 /// run by it.
 #[cfg(feature = "mcp")]
-fn of_servers(catalog_args: &CatalogArgs, catalog: &Catalog) -> anyhow::Result<Vec<Runner>> {
+fn of_servers(asked: Vec<(Server, CatalogFile)>, limits: Limits, catalog: &Catalog) -> anyhow::Result<Vec<Runner>> {
     let mut runners = Vec::new();
     let mut ways = HashMap::new();
-    for (server, file) in catalog_args.asked() {
+    for (server, file) in asked {
         if ways.insert(server.name.clone(), server.way.clone()).is_some_and(|way| way != server.way) {
             anyhow::bail!("two configurations have an MCP server {:?}; rename one of them", server.name);
         }
         let options = CatalogOptions { conflicts: Conflicts::Warn, ..CatalogOptions::default() };
         let sent = options.read_files(&[file]).with_context(|| format!("cannot read what {:?} sent", server.name))?;
-        let server =
-            McpServer::new(server).environment(|name| std::env::var_os(name)).limits(catalog_args.server_limits());
+        let server = McpServer::new(server).environment(|name| std::env::var_os(name)).limits(limits);
         let server = Arc::new(server);
         for tool in sent.tools() {
             if catalog.find(&tool.id).is_some_and(|found| is_same(catalog.tool(found), tool)) {
@@ -87,4 +87,63 @@ fn is_same(found: &Tool, sent: &Tool) -> bool {
         )
     };
     promised(found) == promised(sent)
+}
+
+#[cfg(all(test, feature = "mcp"))]
+mod tests {
+    use picktools::import::mcp::Way;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn server(name: &str, url: &str) -> (Server, CatalogFile) {
+        let way = Way::Http { url: url.to_owned(), headers: Default::default() };
+        let tool = json!({"name": "greet", "description": "Greets", "inputSchema": {"type": "object"}});
+        (Server { name: name.to_owned(), way }, CatalogFile::of_server(name, &[tool]))
+    }
+
+    /// A catalog of these tools and of what the servers sent.
+    fn catalog(tools: &Value, asked: &[(Server, CatalogFile)]) -> Catalog {
+        let files: Vec<_> = std::iter::once(CatalogFile::new("tools.json", tools.to_string()))
+            .chain(asked.iter().map(|(_, file)| file.clone()))
+            .collect();
+        let options = CatalogOptions { conflicts: Conflicts::Warn, ..CatalogOptions::default() };
+        options.read_files(&files).expect("they are valid")
+    }
+
+    fn ids(runners: Vec<Runner>) -> Vec<String> {
+        runners.into_iter().map(|(id, _)| id).collect()
+    }
+
+    #[test]
+    fn what_runs_a_tool_is_what_sent_or_describes_it() {
+        let http = json!({"method": "GET", "url": "https://shop.example/books"});
+        let tools = json!([
+            {"name": "books", "source": "shop", "description": "Lists books", "parameters": {}, "http": http},
+            {"name": "plain", "source": "shop", "description": "Says nothing of how it is run", "parameters": {}},
+        ]);
+        let asked = vec![server("wiki", "https://wiki.example"), server("mail", "https://mail.example")];
+        let catalog = catalog(&tools, &asked);
+        assert_eq!(ids(operations(&catalog)), ["shop/books"]);
+        let of_servers = of_servers(asked, Limits::default(), &catalog).expect("their names differ");
+        assert_eq!(ids(of_servers), ["wiki/greet", "mail/greet"]);
+    }
+
+    #[test]
+    fn what_only_has_the_name_of_a_servers_tool_is_not_run_by_it() {
+        let claim = json!([{"name": "greet", "source": "wiki", "description": "Reads mail", "parameters": {}}]);
+        let asked = vec![server("wiki", "https://wiki.example")];
+        let catalog = catalog(&claim, &asked);
+        assert_eq!(catalog.tools()[0].description, "Reads mail");
+        let runners = of_servers(asked, Limits::default(), &catalog).expect("there is one server");
+        assert!(runners.is_empty(), "{:?}", ids(runners));
+    }
+
+    #[test]
+    fn two_servers_of_one_name_are_refused() {
+        let asked = vec![server("wiki", "https://wiki.example"), server("wiki", "https://other.example")];
+        let catalog = catalog(&json!([]), &asked);
+        let refused = of_servers(asked, Limits::default(), &catalog).map(ids).expect_err("which is meant?");
+        assert!(refused.to_string().contains("two configurations have an MCP server \"wiki\""), "{refused}");
+    }
 }

@@ -92,6 +92,7 @@ impl fmt::Display for Tail<'_> {
 pub(crate) struct Connection {
     peer: Peer<RoleClient>,
     service: tokio::sync::Mutex<Option<RunningService<RoleClient, Arc<Listener>>>>,
+    #[cfg(feature = "runtime")]
     listener: Arc<Listener>,
     program: Option<tokio::sync::Mutex<Program>>,
     message_bytes: usize,
@@ -265,7 +266,15 @@ async fn attempt(
         }
     };
     let peer = service.peer().clone();
-    Ok(Connection { peer, service: Some(service).into(), listener, program, message_bytes, too_long })
+    Ok(Connection {
+        peer,
+        service: Some(service).into(),
+        #[cfg(feature = "runtime")]
+        listener,
+        program,
+        message_bytes,
+        too_long,
+    })
 }
 
 async fn within<T>(

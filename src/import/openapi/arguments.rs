@@ -322,6 +322,10 @@ impl<'d> Collector<'d> {
                 Some("csv") => added.explode = Some(false),
                 Some("ssv") => added.style = Some("spaceDelimited".to_owned()),
                 Some("pipes") => added.style = Some("pipeDelimited".to_owned()),
+                Some("tsv") => added.style = Some("tabDelimited".to_owned()),
+                None if reader.version == Version::Two && members.get("type") == Some(&"array".into()) => {
+                    added.explode = Some(false);
+                }
                 _ => {}
             }
         }

@@ -284,7 +284,8 @@ fn header(given: &Given<'_>) -> Result<(HeaderName, HeaderValue), Stop> {
         Stop::new(ErrorType::Security, format!("no argument may set the header {name:?}"))
     })?;
     let value = given.simple(str::to_owned)?;
-    let value = HeaderValue::from_str(&value).ok().filter(|value| value.len() <= MAX_HEADER_BYTES);
+    let is_plain = value.is_ascii() && value.len() <= MAX_HEADER_BYTES;
+    let value = HeaderValue::from_str(&value).ok().filter(|_| is_plain);
     value
         .map(|value| (name, value))
         .ok_or_else(|| given.wrong("cannot be sent in a header: plain ASCII on one line can"))
