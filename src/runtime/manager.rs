@@ -156,6 +156,11 @@ impl ToolManager {
         token.inspect(CancellationToken::cancel).is_some()
     }
 
+    /// Cancels all calls that are under way.
+    pub fn cancel_all(&self) {
+        lock(&self.shared.under_way).values().for_each(CancellationToken::cancel);
+    }
+
     /// Runs the calls of one answer, some of them at once, and returns what came of them in their order.
     pub async fn execute_all(&self, calls: &[ToolCall]) -> Vec<Executed> {
         join_all(calls.iter().map(|call| self.execute(call))).await

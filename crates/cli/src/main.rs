@@ -5,6 +5,9 @@
 
 mod args;
 mod asking;
+#[cfg(feature = "runtime")]
+mod call;
+mod calls;
 mod check;
 mod completions;
 mod eval;
@@ -24,8 +27,11 @@ mod report;
 mod rerank;
 mod resolve;
 #[cfg(feature = "runtime")]
-#[expect(dead_code, reason = "the commands that run tools will use it")]
+mod run;
+#[cfg(feature = "runtime")]
 mod runners;
+#[cfg(feature = "runtime")]
+mod running;
 mod signals;
 mod translate;
 mod validate;
@@ -62,6 +68,12 @@ enum Command {
     Translate(translate::TranslateCommand),
     /// Hold calls of a model to the tools that they mean: one result per call.
     Validate(validate::ValidateCommand),
+    /// Run a tool: resolved, checked, confirmed, and told while it runs.
+    #[cfg(feature = "runtime")]
+    Call(call::CallCommand),
+    /// Run all calls of a model's answer.
+    #[cfg(feature = "runtime")]
+    Run(run::RunCommand),
     /// Look for what is wrong with a catalog: schemas, names and aliases, and texts written to deceive a model.
     Check(check::CheckCommand),
     /// Make a catalog, as JSON Lines, of what people already have: OpenAPI documents, MCP servers.
@@ -91,6 +103,10 @@ fn main() -> ExitCode {
         Command::Resolve(command) => command.run(),
         Command::Translate(command) => command.run().map(done),
         Command::Validate(command) => command.run(),
+        #[cfg(feature = "runtime")]
+        Command::Call(command) => command.run(),
+        #[cfg(feature = "runtime")]
+        Command::Run(command) => command.run(),
         Command::Check(command) => command.run(),
         Command::Index(command) => command.run().map(done),
         Command::Import(command) => command.run(),

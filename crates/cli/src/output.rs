@@ -68,6 +68,22 @@ pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     verbatim(serde_json::to_string_pretty(value)?)
 }
 
+/// Writes what a tool gave: its texts as they are, other fields by name; or its error, with what to do.
+#[cfg(feature = "runtime")]
+pub(super) fn result(result: &picktools::runtime::ToolResult) -> anyhow::Result<()> {
+    for (name, value) in &result.fields {
+        match value.as_str() {
+            Some(text) => answer(text.strip_suffix('\n').unwrap_or(text))?,
+            None => answer(line(format!("{name}: {value}")))?,
+        }
+    }
+    if let Some(failure) = &result.failure {
+        let suggestion = failure.suggestion.as_ref().map(|text| format!("; {text}")).unwrap_or_default();
+        note(format!("{} ({}){suggestion}", failure.error, failure.error_type.name()));
+    }
+    Ok(())
+}
+
 /// Writes a note to standard error; where that is closed there is nobody to tell.
 pub(super) fn note(text: impl Display) {
     let _closed = writeln!(io::stderr().lock(), "{}", line(text));
