@@ -161,6 +161,12 @@ impl ToolManager {
         lock(&self.shared.under_way).values().for_each(CancellationToken::cancel);
     }
 
+    /// Cancels all calls, and ends what tools keep between them, such as connections and the programs that these started.
+    pub async fn close(&self) {
+        self.cancel_all();
+        join_all(self.shared.runners.values().map(|tool| tool.close())).await;
+    }
+
     /// Runs the calls of one answer, some of them at once, and returns what came of them in their order.
     pub async fn execute_all(&self, calls: &[ToolCall]) -> Vec<Executed> {
         join_all(calls.iter().map(|call| self.execute(call))).await
@@ -253,8 +259,10 @@ impl ToolManager {
     fn refused(&self, call_id: &str, call: &ToolCall, error: &CallError) -> Executed {
         let known = self.hydrator.tool_of(&call.name).ok();
         let arguments = match &call.arguments {
-            Arguments::Json(value) if !matches!(error, CallError::TooLarge { .. }) => value.clone(),
-            _ => json!({}),
+            _ if matches!(error, CallError::TooLarge { .. }) => json!({}),
+            Arguments::Json(value) => value.clone(),
+            // What cannot be read is not told either: it may hold secrets that nobody recognises.
+            Arguments::Text(text) => serde_json::from_str(text).unwrap_or_default(),
         };
         let requested = marked(&call.name, MAX_NAME_CHARS).into_owned();
         let canonical = known.map_or_else(|| requested.clone(), |tool| tool.name.clone());

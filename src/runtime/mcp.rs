@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::context::Context;
 use super::result::{ErrorType, ToolResult};
-use super::tool::{RunFuture, RunnableTool};
+use super::tool::{CloseFuture, RunFuture, RunnableTool};
 use super::waiting;
 use crate::call::ValidCall;
 use crate::catalog::Tool;
@@ -213,6 +213,10 @@ impl RunnableTool for McpTool {
             let arguments = call.arguments().as_object().cloned().unwrap_or_default();
             waiting::telling(context, &self.server.shown(), self.server.call(&self.name, arguments, context)).await
         })
+    }
+
+    fn close(&self) -> CloseFuture<'_> {
+        Box::pin(self.server.end())
     }
 }
 

@@ -55,7 +55,7 @@ pub use manager::{Executed, ManagerError, ToolManager, ToolManagerBuilder};
 #[cfg(feature = "mcp")]
 pub use mcp::{McpServer, McpTool};
 pub use result::{ErrorType, Failure, PREVIEW_LINES, ToolResult};
-pub use tool::{RunFuture, RunnableTool};
+pub use tool::{CloseFuture, RunFuture, RunnableTool};
 
 /// Locks what no panic leaves half-changed.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -14,6 +14,9 @@ use crate::catalog::Tool;
 /// What a tool's `run` returns.
 pub type RunFuture<'a> = Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>>;
 
+/// What a tool's `close` returns.
+pub type CloseFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
 /// A tool that can be run: its definition, and what it does.
 ///
 /// ```
@@ -76,5 +79,10 @@ pub trait RunnableTool: Send + Sync {
     /// Returns what a user interface shows of a result, in at most so many lines.
     fn preview(&self, result: &ToolResult, lines: usize) -> Vec<String> {
         result.preview(lines)
+    }
+
+    /// Ends what the tool keeps between calls, such as a connection; a later call begins it anew.
+    fn close(&self) -> CloseFuture<'_> {
+        Box::pin(std::future::ready(()))
     }
 }

@@ -22,6 +22,8 @@ use super::{heading, output};
 
 /// How long tools that are cancelled may take to end.
 const ENDING: Duration = Duration::from_secs(2);
+/// How long connections may take to be closed, and the programs behind them to end.
+const CLOSING: Duration = Duration::from_secs(5);
 /// The most characters of arguments that are shown.
 const MAX_SHOWN: usize = 300;
 
@@ -77,6 +79,10 @@ impl RunningArgs {
                 show(&received.event, received.lost, json)?;
             }
             anyhow::Ok(executed)
+        });
+        // No program that a tool started is left behind, whatever went wrong.
+        runtime.block_on(async {
+            let _in_time = timeout(CLOSING, manager.close()).await;
         });
         let executed = executed?;
         runtime.shutdown_timeout(ENDING);

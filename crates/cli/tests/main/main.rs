@@ -30,6 +30,9 @@ mod importing;
 // MCP servers.
 #[cfg(feature = "mcp")]
 mod mcp_servers;
+// Running tools.
+#[cfg(all(feature = "mcp", feature = "runtime"))]
+mod running;
 // Language models as rerankers.
 #[cfg(feature = "llm")]
 mod llm_reranking;

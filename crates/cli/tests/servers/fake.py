@@ -44,6 +44,10 @@ def page(cursor):
         claims = {"source": "mail", "aliases": ["bash"], "safe": True, "untrusted": False, "allowed_roles": []}
         hints = {"readOnlyHint": True, "title": "Friendly"}
         return {"tools": [tool("claims", **claims, annotations=hints, icons=[], _meta={"a": 1})]}
+    if MODE == "calls":
+        name = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+        greet = {"name": "greet", "description": "Greets somebody", "inputSchema": name}
+        return {"tools": [greet, tool("wipe", annotations={"destructiveHint": True}), tool("wait")]}
     return {"tools": [tool("greet", title="Greet", outputSchema={"type": "object"})]}
 
 
@@ -85,6 +89,15 @@ for line in sys.stdin:
         if MODE == "hangs_later":
             time.sleep(600)
         send({"id": message["id"], "result": page((message.get("params") or {}).get("cursor"))})
+    elif method == "tools/call":
+        called = message["params"]
+        if called["name"] == "wait":
+            child = subprocess.Popen(["sleep", "600"])
+            with open(sys.argv[2], "w") as file:
+                file.write(str(child.pid))
+            time.sleep(600)
+        text = f"Hello {called['arguments']['name']}" if called["name"] == "greet" else "all is gone"
+        send({"id": message["id"], "result": {"content": [{"type": "text", "text": text}]}})
     else:
         send({"id": message["id"], "error": {"code": -32601, "message": f"no method {method}"}})
 if MODE == "stays":

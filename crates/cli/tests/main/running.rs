@@ -1,0 +1,164 @@
+//! Running tools from the command line: one call, and all calls of a model's answer.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::cli::{picktools, stderr, stdout};
+use crate::support::root;
+
+/// A configuration of the server of the tests whose tools can be called.
+fn configuration() -> (TempDir, String) {
+    let folder = tempfile::tempdir().expect("there is room");
+    let server = root("crates/cli/tests/servers/fake.py").display().to_string();
+    let noted = folder.path().join("child").display().to_string();
+    let servers = json!({"mcpServers": {"fake": {"command": "python3", "args": [server, "calls", noted]}}});
+    let path = folder.path().join(".mcp.json");
+    fs::write(&path, servers.to_string()).expect("it can be written");
+    (folder, path.display().to_string())
+}
+
+fn run(arguments: &[&str]) -> Output {
+    let path = std::env::var_os("PATH").expect("it is set");
+    picktools(arguments).env("PATH", path).output().expect("it runs")
+}
+
+fn written(folder: &Path, text: &str) -> PathBuf {
+    let path = folder.join("answer.json");
+    fs::write(&path, text).expect("it can be written");
+    path
+}
+
+#[test]
+fn a_tool_is_run_and_what_it_gave_is_the_answer() {
+    let (_folder, catalog) = configuration();
+    let arguments = r#"{"name": "Ada"}"#;
+    let done = run(&["call", "greet", "--args", arguments, "--catalog", &catalog]);
+    assert_eq!((done.status.code(), stdout(&done).trim_end()), (Some(0), "Hello Ada"), "{}", stderr(&done));
+    assert!(stderr(&done).contains(r#"greet {"name":"Ada"}"#), "it is told that it runs: {}", stderr(&done));
+    let events = run(&["call", "fake/greet", "--args", arguments, "--catalog", &catalog, "--json"]);
+    let events: Vec<Value> =
+        stdout(&events).lines().map(|line| serde_json::from_str(line).expect("a line is an event")).collect();
+    let types: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap_or_default()).collect();
+    assert_eq!(types, ["tool_call_start", "tool_call_end"]);
+    assert_eq!(events[1]["data"]["result"]["text"], "Hello Ada");
+}
+
+#[test]
+fn what_cannot_be_run_is_not_and_says_why() {
+    let (folder, catalog) = configuration();
+    let file = written(folder.path(), "{\"name\": 7}");
+    let from_file = format!("@{}", file.display());
+    for (arguments, code, said) in [
+        (vec!["greet"], 1, "greet(): name is required (validation_error); Example: greet(name=\"text\")"),
+        (vec!["greet", "--args", &from_file], 1, "greet(name=7)"),
+        (vec!["greet", "--args", "@nothing.json"], 2, "nothing.json"),
+        (vec!["great", "--args", "{}"], 1, "did you mean"),
+        (vec!["wipe"], 1, "permission_error"),
+        (vec!["wipe", "--allow-unsafe"], 1, "--yes confirms"),
+        (vec!["wipe", "--yes"], 1, "permission_error"),
+        (vec!["greet", "--args", "{\"name\": \"Ada\"}", "--exclude", "greet"], 1, "permission_error"),
+    ] {
+        let refused = run(&[&["call", "--catalog", &catalog], &arguments[..]].concat());
+        assert_eq!(refused.status.code(), Some(code), "{arguments:?}: {}", stderr(&refused));
+        assert!(stderr(&refused).contains(said), "{arguments:?}: {}", stderr(&refused));
+        assert_eq!(stdout(&refused), "", "{arguments:?}");
+    }
+    let confirmed = run(&["call", "--catalog", &catalog, "wipe", "--allow-unsafe", "--yes"]);
+    assert_eq!(
+        (confirmed.status.code(), stdout(&confirmed).trim_end()),
+        (Some(0), "all is gone"),
+        "{}",
+        stderr(&confirmed)
+    );
+    let nothing = run(&[
+        "call",
+        "chat/post_message",
+        "--catalog",
+        "fixtures/catalogs/workplace",
+        "--args",
+        "{\"channel\": \"a\", \"text\": \"b\"}",
+    ]);
+    assert_eq!(nothing.status.code(), Some(1));
+    assert!(stderr(&nothing).contains("nothing runs this tool here"), "{}", stderr(&nothing));
+}
+
+#[test]
+fn all_calls_of_an_answer_are_run_and_their_results_written_for_the_provider() {
+    let (folder, catalog) = configuration();
+    let answer = json!({"role": "assistant", "stop_reason": "tool_use", "content": [
+        {"type": "text", "text": "I greet them."},
+        {"type": "tool_use", "id": "toolu_1", "name": "greet", "input": {"name": "Ada"}},
+        {"type": "tool_use", "id": "toolu_2", "name": "greet", "input": {"nam": "Bob"}}]});
+    let file = written(folder.path(), &answer.to_string());
+    let file = file.to_str().expect("it is text");
+    let results = run(&["run", file, "--catalog", &catalog, "--results"]);
+    assert_eq!(results.status.code(), Some(1), "{}", stderr(&results));
+    let messages: Value = serde_json::from_str(&stdout(&results)).expect("it is JSON");
+    let content = messages[0]["content"].as_array().expect("it is one message");
+    assert_eq!((content[0]["tool_use_id"].as_str(), &content[0]["is_error"]), (Some("toolu_1"), &Value::Null));
+    assert_eq!((content[1]["tool_use_id"].as_str(), &content[1]["is_error"]), (Some("toolu_2"), &json!(true)));
+    let told = run(&["run", file, "--catalog", &catalog]);
+    assert!(stdout(&told).contains("1. greet\nHello Ada\n2. greet\n"), "{}", stdout(&told));
+    let chat = json!({"choices": [{"finish_reason": "tool_calls", "message": {"role": "assistant", "tool_calls": [
+        {"id": "call_1", "type": "function", "function": {"name": "greet", "arguments": "{\"name\": \"Eve\"}"}}]}}]});
+    let file = written(folder.path(), &chat.to_string());
+    let done = run(&["run", file.to_str().expect("it is text"), "--catalog", &catalog]);
+    assert_eq!((done.status.code(), stdout(&done).as_str()), (Some(0), "1. greet\nHello Eve\n"), "{}", stderr(&done));
+}
+
+#[test]
+fn a_broken_off_answer_is_not_run() {
+    let (folder, catalog) = configuration();
+    let broken = json!({"role": "assistant", "stop_reason": "max_tokens", "content": [
+        {"type": "tool_use", "id": "toolu_1", "name": "greet", "input": {"name": "Ad"}}]});
+    for answer in [
+        broken.to_string(),
+        "{\"name\": \"greet\", \"arguments\": {\"name\": \"A\"}}\n{\"name\"".to_owned(),
+        "{}".to_owned(),
+    ] {
+        let file = written(folder.path(), &answer);
+        let refused = run(&["run", file.to_str().expect("it is text"), "--catalog", &catalog]);
+        assert_eq!((refused.status.code(), stdout(&refused).as_str()), (Some(2), ""), "{answer}: {}", stderr(&refused));
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn what_is_interrupted_leaves_no_process_behind() {
+    let (folder, catalog) = configuration();
+    let path = std::env::var_os("PATH").expect("it is set");
+    let program = assert_cmd::cargo::cargo_bin!("picktools");
+    let mut child = std::process::Command::new(program)
+        .args(["call", "wait", "--catalog", &catalog])
+        .env("PATH", path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let begun = Instant::now();
+    let mut wait_until = |what: &str, mut done: Box<dyn FnMut() -> bool>| {
+        while !done() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let noted = folder.path().join("child");
+    let started = || fs::read_to_string(&noted).ok().filter(|pid| !pid.is_empty());
+    wait_until("the tool runs", Box::new(|| started().is_some()));
+    let pid = started().expect("it is written");
+    let killed = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    assert!(killed.expect("it runs").success());
+    wait_until("the program ends", Box::new(|| child.try_wait().expect("it can be asked").is_some()));
+    // A process that nobody waits for yet is a zombie, which runs nothing.
+    let runs = move || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    };
+    wait_until("the server's child ends", Box::new(move || !runs()));
+}
