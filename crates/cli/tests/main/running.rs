@@ -142,7 +142,7 @@ fn what_is_interrupted_leaves_no_process_behind() {
         .spawn()
         .expect("it starts");
     let begun = Instant::now();
-    let mut wait_until = |what: &str, mut done: Box<dyn FnMut() -> bool>| {
+    let wait_until = |what: &str, mut done: Box<dyn FnMut() -> bool>| {
         while !done() {
             assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
             std::thread::sleep(Duration::from_millis(20));
