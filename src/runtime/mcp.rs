@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rmcp::RoleClient;
 use rmcp::ServiceError;
-use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ErrorCode, ServerResult};
+use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ErrorCode, PingRequest, ServerResult};
 use rmcp::service::{PeerRequestOptions, RequestHandle};
 use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
@@ -31,10 +32,13 @@ const MAX_ERROR_CHARS: usize = 4_000;
 /// How long what is known of the end of a server is waited for.
 const END: Duration = Duration::from_secs(3);
 
+/// How long a server may take to say that it is there.
+const PING: Duration = Duration::from_secs(3);
+
 type Environment = dyn Fn(&str) -> Option<OsString> + Send + Sync;
 
 /// A server of a configuration of MCP servers, which runs tools. It is started or called when the first of them is called,
-/// and again when it has ended; calls share one connection. Dropped, it is killed, with all that it started.
+/// and again when it has ended, or left a call unanswered and answers no ping either; calls share one connection. Dropped, it is killed, with all that it started.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -51,12 +55,20 @@ pub struct McpServer {
     environment: Box<Environment>,
     limits: Limits,
     connection: Mutex<Option<Arc<Connection>>>,
+    /// Whether a call was given up since it was last seen that the server answers.
+    unanswered: AtomicBool,
 }
 
 impl McpServer {
     /// Names a server; nothing is started yet.
     pub fn new(server: Server) -> Self {
-        Self { server, environment: Box::new(|_| None), limits: Limits::default(), connection: Mutex::default() }
+        Self {
+            server,
+            environment: Box::new(|_| None),
+            limits: Limits::default(),
+            connection: Mutex::default(),
+            unanswered: AtomicBool::new(false),
+        }
     }
 
     /// Where a program that is started finds the variables that tell of user, language and temporary files; it gets no
@@ -89,7 +101,10 @@ impl McpServer {
     async fn connection(&self, deadline: Instant) -> Result<Arc<Connection>, Unreachable> {
         let mut kept = self.connection.lock().await;
         if let Some(connection) = kept.as_ref().filter(|connection| !connection.is_closed()) {
-            return Ok(Arc::clone(connection));
+            // What left a call without an answer may have forgotten who calls, or hang.
+            if !self.unanswered.swap(false, Ordering::Relaxed) || is_there(connection).await {
+                return Ok(Arc::clone(connection));
+            }
         }
         // What is left of the old one ends before there is a new one.
         *kept = None;
@@ -137,7 +152,7 @@ impl McpServer {
                 let told = context.clone();
                 let _listening =
                     connection.listen(handle.progress_token.clone(), move |text| told.emit_output_chunk(text));
-                Asked(Some(handle)).answer().await
+                Asked { handle: Some(handle), unanswered: &self.unanswered }.answer().await
             }
             Err(error) => Err(error),
         };
@@ -159,21 +174,32 @@ impl McpServer {
     }
 }
 
-/// A request that is under way; the server is told when nobody waits for the answer any longer.
-struct Asked(Option<RequestHandle<RoleClient>>);
+/// Whether a server answers at all; that it does not know the question is an answer too.
+async fn is_there(connection: &Connection) -> bool {
+    let ping = connection.peer().send_request(ClientRequest::PingRequest(PingRequest::default()));
+    matches!(timeout(PING, ping).await, Ok(Ok(_) | Err(ServiceError::McpError(_))))
+}
 
-impl Asked {
+/// A request that is under way; the server is told when nobody waits for the answer any longer.
+struct Asked<'a> {
+    handle: Option<RequestHandle<RoleClient>>,
+    unanswered: &'a AtomicBool,
+}
+
+impl Asked<'_> {
     async fn answer(mut self) -> Result<ServerResult, ServiceError> {
-        let Some(handle) = &mut self.0 else { return Err(ServiceError::TransportClosed) };
+        let Some(handle) = &mut self.handle else { return Err(ServiceError::TransportClosed) };
         let answer = (&mut handle.rx).await;
-        self.0 = None;
+        self.handle = None;
         answer.unwrap_or(Err(ServiceError::TransportClosed))
     }
 }
 
-impl Drop for Asked {
+impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        if let (Some(handle), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+        let Some(handle) = self.handle.take() else { return };
+        self.unanswered.store(true, Ordering::Relaxed);
+        if let Ok(runtime) = Handle::try_current() {
             drop(runtime.spawn(handle.cancel(Some("the call was cancelled".to_owned()))));
         }
     }

@@ -399,9 +399,18 @@ async fn credentials_go_to_one_host_encrypted_and_not_for_untrusted_tools() {
 async fn addresses_of_this_machine_and_of_private_networks_are_not_asked() {
     let server = Server::ok();
     let port = server.port;
-    for host in
-        ["127.0.0.1", "localhost", "127.1", "0x7f000001", "2130706433", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0"]
-    {
+    for host in [
+        "127.0.0.1",
+        "localhost",
+        "127.1",
+        "0x7f000001",
+        "2130706433",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "127.0.0.1.",
+        "127。0。0。1",
+        "0.0.0.0",
+    ] {
         let document = document(&format!("http://{host}:{port}"), "/", "get", json!({}));
         let result = once(&document, HttpOptions::default(), json!({})).await;
         assert_eq!(kind(&result), Some(ErrorType::Security), "{host}: {result:?}");

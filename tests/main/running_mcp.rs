@@ -264,3 +264,42 @@ async fn tools_of_real_servers_run() {
     let status = run(&git, "git_status", json!({"repo_path": Path::new(nowhere.path()).display().to_string()})).await;
     assert_eq!(kind(&status), Some(ErrorType::User), "{status:?}");
 }
+
+/// A process that ends with the test.
+struct Started(std::process::Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.0.kill().and_then(|()| self.0.wait()).expect("it can be ended");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_of_a_server_over_http_run_and_again_when_it_was_away() {
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+    let script = installed("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let start = || {
+        let mut command = std::process::Command::new("node");
+        command.args([&script, "streamableHttp"]).env("PORT", port.to_string());
+        let silent = std::process::Stdio::null;
+        Started(command.stdout(silent()).stderr(silent()).spawn().expect("it starts"))
+    };
+    let way = Way::Http { url: format!("http://127.0.0.1:{port}/mcp"), headers: BTreeMap::new() };
+    let server = Arc::new(McpServer::new(Server { name: "everything".to_owned(), way }));
+    let manager = manager(&server, &["echo"], Duration::from_secs(15));
+    let says = |message: &'static str| run(&manager, "echo", json!({ "message": message }));
+    let nobody = says("x").await;
+    assert_eq!(kind(&nobody), Some(ErrorType::System), "{nobody:?}");
+    for message in ["one", "two"] {
+        let _started = start();
+        let ready = comes(|| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()).await;
+        assert!(ready, "it listens");
+        // This server does not answer who speaks of a session that it does not know.
+        let mut echo = says(message).await;
+        if !echo.is_success() {
+            echo = says(message).await;
+        }
+        assert_eq!(echo.fields["text"], format!("Echo: {message}"), "{echo:?}");
+    }
+}
