@@ -37,8 +37,9 @@ const PING: Duration = Duration::from_secs(3);
 
 type Environment = dyn Fn(&str) -> Option<OsString> + Send + Sync;
 
-/// A server of a configuration of MCP servers, which runs tools. It is started or called when the first of them is called,
-/// and again when it has ended, or left a call unanswered and answers no ping either; calls share one connection. Dropped, it is killed, with all that it started.
+/// A server of a configuration of MCP servers, which runs tools. It is started or called when the first of them is
+/// called, and again when it has ended, or left a call unanswered and answers no ping either; calls share one
+/// connection. Dropped, it is killed, with all that it started.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -207,8 +208,9 @@ impl Drop for Asked<'_> {
 
 /// A tool of an MCP server.
 ///
-/// Its result has `text`, the texts of the answer; `structured`, its structured content; and `parts`, what else it holds, with
-/// media type and size. An answer that the server marks as an error is a `user_error`: it says what a model can do better.
+/// Its result has `text`, the texts of the answer; `structured`, its structured content; and `parts`, what else it
+/// holds, with media type and size. An answer that the server marks as an error is a `user_error`: it says what a
+/// model can do better.
 pub struct McpTool {
     definition: Tool,
     server: Arc<McpServer>,

@@ -50,8 +50,8 @@ fn operations(catalog: &Catalog) -> Vec<Runner> {
     catalog.tools().iter().filter_map(runner).collect()
 }
 
-/// Those tools that are in the catalog as a server sent them: others may have its name, and would have what they describe
-/// run by it.
+/// Those tools that are in the catalog as a server sent them: others may have its name, and would have what they
+/// describe run by it.
 #[cfg(feature = "mcp")]
 fn of_servers(asked: Vec<(Server, CatalogFile)>, limits: Limits, catalog: &Catalog) -> anyhow::Result<Vec<Runner>> {
     let mut runners = Vec::new();

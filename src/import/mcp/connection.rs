@@ -32,8 +32,8 @@ pub type Variable<'a> = dyn Fn(&str) -> Option<OsString> + Sync + 'a;
 
 /// Variables of the caller's environment that a program is started with; others stand in its configuration.
 ///
-/// Those that the protocol's own clients pass on (`modelcontextprotocol.io/docs/sdk`), and what tells of language, time and
-/// temporary files.
+/// Those that the protocol's own clients pass on (`modelcontextprotocol.io/docs/sdk`), and what tells of language,
+/// time and temporary files.
 const INHERITED: [&str; 24] = [
     "HOME",
     "LOGNAME",

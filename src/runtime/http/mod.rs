@@ -33,11 +33,12 @@ type Variable = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// How operations are called.
 ///
-/// Credentials are variables: for the scheme `bearerAuth` of the source `github` it is `PICKTOOLS_AUTH_GITHUB_BEARERAUTH`
-/// (in capitals, `_` for all but letters and digits), unless [`credentials`](Self::credentials) names another. It holds the
-/// token, the key, or `user:password` for `basic`. They go to the host that the definition names: where the operations that
-/// would be sent one name several hosts, to those only that `PICKTOOLS_HOSTS_GITHUB` lists, with commas between. Where a
-/// document names no server, `PICKTOOLS_SERVER_GITHUB` does.
+/// Credentials are variables: for the scheme `bearerAuth` of the source `github` it is
+/// `PICKTOOLS_AUTH_GITHUB_BEARERAUTH` (in capitals, `_` for all but letters and digits), unless
+/// [`credentials`](Self::credentials) names another. It holds the token, the key, or `user:password` for `basic`.
+/// They go to the host that the definition names: where the operations that would be sent one name several hosts, to
+/// those only that `PICKTOOLS_HOSTS_GITHUB` lists, with commas between. Where a document names no server,
+/// `PICKTOOLS_SERVER_GITHUB` does.
 pub struct HttpOptions {
     /// Looks up a variable; there are none unless told otherwise.
     pub variable: Box<Variable>,
@@ -129,9 +130,10 @@ impl Stop {
 
 /// A tool that is an operation of an HTTP interface, as [`Tool::http`] describes it.
 ///
-/// Its result has `status`, `content_type` and `body` (JSON where it is such, else text), and where there are such `location`,
-/// `retry_after`, and `truncated` where the body was longer than is read. Statuses from 400 are a `user_error`, 401 and 403 a
-/// `permission_error`; those from 500, and redirects, which are not followed, a `system_error`.
+/// Its result has `status`, `content_type` and `body` (JSON where it is such, else text), and where there are such
+/// `location`, `retry_after`, and `truncated` where the body was longer than is read. Statuses from 400 are a
+/// `user_error`, 401 and 403 a `permission_error`; those from 500, and redirects, which are not followed, a
+/// `system_error`.
 ///
 /// ```no_run
 /// use std::sync::Arc;

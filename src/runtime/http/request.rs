@@ -23,7 +23,8 @@ const ACCEPTED: &str = "application/json, text/*;q=0.9, */*;q=0.5";
 /// What a document may have in a path that a URL does not.
 const NOT_IN_PATHS: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'`').add(b'^').add(b'|').add(b'{').add(b'}');
-/// Headers that no argument sets: what they say is the client's to say, or what goes between it and the server believes them.
+/// Headers that no argument sets: what they say is the client's to say, or what goes between it and the server
+/// believes them.
 const FORBIDDEN: [&str; 24] = [
     "authorization",
     "connection",
