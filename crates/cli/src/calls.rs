@@ -79,6 +79,7 @@ fn answered(bytes: &[u8], provider: Provider) -> anyhow::Result<Vec<ToolCall>> {
 }
 
 /// Tells whose answer it is: the one provider's in whose form there are calls. `None` for calls in our own form.
+#[cfg(feature = "runtime")]
 pub(super) fn provider_of(bytes: &[u8]) -> anyhow::Result<Option<Provider>> {
     if read_own(bytes).iter().any(Result::is_ok) {
         return Ok(None);

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
+use crate::interruption::interrupted;
 use crate::{heading, output};
 
 /// How long tools that a server sent are used without asking it again.
@@ -108,9 +109,14 @@ impl LiveArgs {
                     answer
                 }
             };
-            futures_util::future::join_all(servers.iter().map(ask)).await
+            tokio::select! {
+                asked = futures_util::future::join_all(servers.iter().map(ask)) => Some(asked),
+                // What is let go of ends the programs that it started.
+                () = interrupted() => None,
+            }
         });
         progress.finish_and_clear();
+        let asked = asked.context("interrupted; the MCP servers that were started are ended")?;
         for (server, answer) in servers.iter().zip(asked) {
             let (tools, missing) = answer;
             answers.missing.extend(missing);

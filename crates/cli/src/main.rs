@@ -15,6 +15,8 @@ mod heading;
 mod history;
 mod import;
 mod index;
+#[cfg(any(feature = "mcp", feature = "runtime"))]
+mod interruption;
 #[cfg(feature = "mcp")]
 mod live;
 mod llm;

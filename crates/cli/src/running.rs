@@ -15,6 +15,7 @@ use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use super::asking::AccessArgs;
+use super::interruption::interrupted;
 use super::numbers::whole;
 use super::reading::CatalogArgs;
 use super::runners::runners;
@@ -130,27 +131,6 @@ impl Confirm for Asks {
             }
         })
     }
-}
-
-/// Waits for whoever ends the program.
-async fn interrupted() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminated = signal(SignalKind::terminate()).ok();
-        let terminated = async {
-            match &mut terminated {
-                Some(signal) => drop(signal.recv().await),
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            () = terminated => {}
-        }
-    }
-    #[cfg(not(unix))]
-    let _interrupted = tokio::signal::ctrl_c().await;
 }
 
 fn show(event: &Event, lost: u64, json: bool) -> anyhow::Result<()> {

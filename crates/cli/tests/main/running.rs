@@ -127,38 +127,46 @@ fn a_broken_off_answer_is_not_run() {
     }
 }
 
+/// Whether a process runs: one that nobody waits for yet is a zombie, which runs nothing.
+#[cfg(target_os = "linux")]
+fn is_running(process: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
 #[test]
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 fn what_is_interrupted_leaves_no_process_behind() {
-    let (folder, catalog) = configuration();
-    let path = std::env::var_os("PATH").expect("it is set");
-    let program = assert_cmd::cargo::cargo_bin!("picktools");
-    let mut child = std::process::Command::new(program)
-        .args(["call", "wait", "--catalog", &catalog])
-        .env("PATH", path)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("it starts");
     let begun = Instant::now();
-    let wait_until = |what: &str, mut done: Box<dyn FnMut() -> bool>| {
+    let wait_until = |what: &str, done: &mut dyn FnMut() -> bool| {
         while !done() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+            assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
             std::thread::sleep(Duration::from_millis(20));
         }
     };
+    let (folder, catalog) = configuration();
     let noted = folder.path().join("child");
-    let started = || fs::read_to_string(&noted).ok().filter(|pid| !pid.is_empty());
-    wait_until("the tool runs", Box::new(|| started().is_some()));
-    let pid = started().expect("it is written");
-    let killed = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
-    assert!(killed.expect("it runs").success());
-    wait_until("the program ends", Box::new(|| child.try_wait().expect("it can be asked").is_some()));
-    // A process that nobody waits for yet is a zombie, which runs nothing.
-    let runs = move || {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
-    };
-    wait_until("the server's child ends", Box::new(move || !runs()));
+    let (server, pid) = (root("crates/cli/tests/servers/fake.py").display().to_string(), noted.display().to_string());
+    for (signal, arguments) in [
+        ("-TERM", vec!["call", "wait", "--catalog", &catalog]),
+        ("-INT", vec!["call", "wait", "--catalog", &catalog]),
+        ("-TERM", vec!["import", "mcp", "--source", "x", "--", "python3", &server, "waits", &pid]),
+        ("-INT", vec!["import", "mcp", "--source", "x", "--", "python3", &server, "waits", &pid]),
+    ] {
+        let mut program = std::process::Command::new(assert_cmd::cargo::cargo_bin!("picktools"));
+        let silent = program.args(&arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut program = silent.spawn().expect("it starts");
+        let mut child = String::new();
+        wait_until("its child is started", &mut || {
+            child = fs::read_to_string(&noted).unwrap_or_default();
+            !child.is_empty()
+        });
+        fs::remove_file(&noted).expect("it is there");
+        assert!(is_running(&child), "{arguments:?}");
+        let id = program.id().to_string();
+        let sent = std::process::Command::new("kill").args([signal, &id]).status().expect("it runs");
+        assert!(sent.success(), "{signal} {arguments:?}");
+        wait_until("the program ends", &mut || program.try_wait().expect("it can be asked").is_some());
+        wait_until("the server's child ends", &mut || !is_running(&child));
+    }
 }

@@ -54,6 +54,11 @@ def page(cursor):
 if MODE == "hangs":
     subprocess.Popen(["sleep", "600"])
     time.sleep(600)
+if MODE == "waits":
+    child = subprocess.Popen(["sleep", "600"])
+    with open(sys.argv[2], "w") as file:
+        file.write(str(child.pid))
+    time.sleep(600)
 if MODE == "ends":
     print("no such database\nSECRET line", file=sys.stderr)
     sys.exit(1)
