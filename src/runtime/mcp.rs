@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::context::Context;
 use super::result::{ErrorType, ToolResult};
 use super::tool::{CloseFuture, RunFuture, RunnableTool};
-use super::waiting;
+use super::{lock, waiting};
 use crate::call::ValidCall;
 use crate::catalog::Tool;
 use crate::excerpt::{MAX_NAME_CHARS, cut, marked};
@@ -56,6 +56,8 @@ pub struct McpServer {
     environment: Box<Environment>,
     limits: Limits,
     connection: Mutex<Option<Arc<Connection>>>,
+    /// The calls that wait for an answer.
+    waiting: std::sync::Mutex<Vec<Context>>,
     /// Whether a call was given up since it was last seen that the server answers.
     unanswered: AtomicBool,
 }
@@ -68,6 +70,7 @@ impl McpServer {
             environment: Box::new(|_| None),
             limits: Limits::default(),
             connection: Mutex::default(),
+            waiting: std::sync::Mutex::default(),
             unanswered: AtomicBool::new(false),
         }
     }
@@ -103,7 +106,7 @@ impl McpServer {
         let mut kept = self.connection.lock().await;
         if let Some(connection) = kept.as_ref().filter(|connection| !connection.is_closed()) {
             // What left a call without an answer may have forgotten who calls, or hang.
-            if !self.unanswered.swap(false, Ordering::Relaxed) || is_there(connection).await {
+            if !self.has_left_unanswered() || is_there(connection).await {
                 return Ok(Arc::clone(connection));
             }
         }
@@ -114,6 +117,11 @@ impl McpServer {
         let connection = Arc::new(connection);
         *kept = Some(Arc::clone(&connection));
         Ok(connection)
+    }
+
+    /// Whether a call was given up since this was last asked. One that was is told of at once, and drops its future later.
+    fn has_left_unanswered(&self) -> bool {
+        self.unanswered.swap(false, Ordering::Relaxed) || lock(&self.waiting).iter().any(Context::is_cancelled)
     }
 
     /// Gives a connection up that failed, and returns the last words of the server.
@@ -153,7 +161,7 @@ impl McpServer {
                 let told = context.clone();
                 let _listening =
                     connection.listen(handle.progress_token.clone(), move |text| told.emit_output_chunk(text));
-                Asked { handle: Some(handle), unanswered: &self.unanswered }.answer().await
+                Asked::new(handle, self, context).answer().await
             }
             Err(error) => Err(error),
         };
@@ -184,10 +192,16 @@ async fn is_there(connection: &Connection) -> bool {
 /// A request that is under way; the server is told when nobody waits for the answer any longer.
 struct Asked<'a> {
     handle: Option<RequestHandle<RoleClient>>,
-    unanswered: &'a AtomicBool,
+    server: &'a McpServer,
+    context: &'a Context,
 }
 
-impl Asked<'_> {
+impl<'a> Asked<'a> {
+    fn new(handle: RequestHandle<RoleClient>, server: &'a McpServer, context: &'a Context) -> Self {
+        lock(&server.waiting).push(context.clone());
+        Self { handle: Some(handle), server, context }
+    }
+
     async fn answer(mut self) -> Result<ServerResult, ServiceError> {
         let Some(handle) = &mut self.handle else { return Err(ServiceError::TransportClosed) };
         let answer = (&mut handle.rx).await;
@@ -198,8 +212,12 @@ impl Asked<'_> {
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        let Some(handle) = self.handle.take() else { return };
-        self.unanswered.store(true, Ordering::Relaxed);
+        let given_up = self.handle.take();
+        if given_up.is_some() {
+            self.server.unanswered.store(true, Ordering::Relaxed);
+        }
+        lock(&self.server.waiting).retain(|waiting| !Arc::ptr_eq(&waiting.output, &self.context.output));
+        let Some(handle) = given_up else { return };
         if let Ok(runtime) = Handle::try_current() {
             drop(runtime.spawn(handle.cancel(Some("the call was cancelled".to_owned()))));
         }

@@ -300,6 +300,7 @@ async fn tools_of_a_server_over_http_run_and_again_when_it_was_away() {
         if !echo.is_success() {
             echo = says(message).await;
         }
-        assert_eq!(echo.fields["text"], format!("Echo: {message}"), "{echo:?}");
+        assert!(echo.is_success(), "{echo:?}");
+        assert_eq!(echo.fields["text"], format!("Echo: {message}"));
     }
 }
