@@ -203,6 +203,14 @@ fn spellings(field: &str) -> Vec<Cow<'_, str>> {
     }
 }
 
+/// Returns a member of an object. A few are looked through faster than a key is hashed.
+fn member<'v>(object: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {
+    match object.len() {
+        0..=8 => object.iter().find_map(|(name, value)| (name == key).then_some(value)),
+        _ => object.get(key),
+    }
+}
+
 /// Typed access to the members of an entry; what has the wrong type is reported and left out.
 struct Fields<'a> {
     /// The definition, and what stands around it.
@@ -223,7 +231,7 @@ impl Fields<'_> {
     fn places<'f>(&'f self, keys: &'f [Cow<'_, str>]) -> impl Iterator<Item = (&'static str, &'f str, &'f Value)> {
         let around =
             self.objects.iter().flat_map(move |&(at, object)| keys.iter().map(move |key| (at, object, &**key)));
-        let found = around.filter_map(|(at, object, key)| Some((at, key, object.get(key)?)));
+        let found = around.filter_map(|(at, object, key)| Some((at, key, member(object, key)?)));
         found.filter(|(.., value)| !value.is_null())
     }
 

@@ -1,9 +1,9 @@
 //! Which texts are nearly the same: sets of words, compared where MinHash with bands says that they may be alike, so
 //! that the time is linear in the number of texts.
 
-use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 
+use foldhash::quality::FixedState;
 use foldhash::{HashMap, HashSet};
 
 use super::fold::{fold, words};
@@ -30,14 +30,15 @@ pub(crate) struct Sketch {
 impl Sketch {
     /// Sketches the words of several texts together.
     pub(crate) fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
-        let mut found = BTreeSet::new();
+        let mut found = HashSet::default();
         for text in texts {
             let folded = fold(read(text));
             let left = MOST_WORDS - found.len();
-            found.extend(words(&folded).map(|word| hash(0, stem(word))).take(left));
+            found.extend(words(&folded).map(|word| hash(stem(word))).take(left));
         }
-        let words: Vec<u64> = found.into_iter().collect();
-        let bands = (0..BANDS).map(|band| signature(&words, band)).collect();
+        let mut words: Vec<u64> = found.into_iter().collect();
+        words.sort_unstable();
+        let bands = MULTIPLIERS.iter().map(|band| signature(&words, band)).collect();
         Self { words, bands }
     }
 
@@ -48,7 +49,7 @@ impl Sketch {
 
     /// Returns `true` if a word is among them.
     pub(crate) fn has(&self, word: &str) -> bool {
-        self.words.binary_search(&hash(0, stem(word))).is_ok()
+        self.words.binary_search(&hash(stem(word))).is_ok()
     }
 
     /// Returns `true` if both have the very same words.
@@ -104,7 +105,7 @@ impl Bands {
 
 /// The words of a text in order, without case, accents and disguises, as hashes.
 pub(crate) fn sequence(text: &str) -> Vec<u64> {
-    words(&fold(read(text))).map(|word| hash(0, word)).collect()
+    words(&fold(read(text))).map(hash).collect()
 }
 
 /// What is read of a text.
@@ -117,23 +118,30 @@ pub(super) fn stem(word: &str) -> &str {
     word.strip_suffix("es").or(word.strip_suffix('s')).filter(|stem| stem.len() > 2).unwrap_or(word)
 }
 
-fn hash(seed: usize, value: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    seed.hash(&mut hasher);
-    value.hash(&mut hasher);
-    hasher.finish()
+fn hash(word: &str) -> u64 {
+    FixedState::default().hash_one(word)
 }
 
-/// The least hashes of a set under the hash functions of a band.
-fn signature(words: &[u64], band: usize) -> u64 {
-    let least = |row: usize| words.iter().map(|word| mixed(band * ROWS + row + 1, *word)).min();
-    let rows: Vec<Option<u64>> = (0..ROWS).map(least).collect();
-    hash(0, rows)
+/// The least hashes of a set under the hash functions of a band, as one: each multiplies the hash of a word.
+fn signature(words: &[u64], band: &[u64; ROWS]) -> u64 {
+    let least = |by: &u64| words.iter().map(|word| word.wrapping_mul(*by)).min().unwrap_or_default();
+    band.iter().map(least).fold(0, |all, least| mixed(all ^ least))
 }
 
-/// Another hash of a hash: the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
-fn mixed(seed: usize, hash: u64) -> u64 {
-    let mut z = hash.wrapping_add((seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+/// An odd number for each hash function.
+const MULTIPLIERS: [[u64; ROWS]; BANDS] = {
+    let mut multipliers = [[0; ROWS]; BANDS];
+    let mut at = 0;
+    while at < BANDS * ROWS {
+        multipliers[at / ROWS][at % ROWS] = mixed(at as u64 + 1) | 1;
+        at += 1;
+    }
+    multipliers
+};
+
+/// The next number of SplitMix64 (Steele, Lea, Flood 2014).
+const fn mixed(state: u64) -> u64 {
+    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)

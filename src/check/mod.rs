@@ -150,10 +150,14 @@ impl CheckReport {
         let examined = options.examine(entries);
         let tools: Vec<&Tool> = examined.tools.iter().map(|(_, tool)| tool.as_ref()).collect();
         let names = wording::Names::new(tools.iter().copied());
-        let mut found: Vec<Vec<Found>> = tools.par_iter().map(|tool| of_tool(tool, &names)).collect();
-        identity::check(&tools, &mut found);
-        copies::check(&tools, &mut found);
-        conventions::check(&tools, &mut found);
+        // Side by side: much of what looks at all tools together is done on one core.
+        let (mut found, together) = rayon::join(
+            || tools.par_iter().map(|tool| of_tool(tool, &names)).collect::<Vec<_>>(),
+            || TOGETHER.par_iter().map(|check| of_all(&tools, *check)).collect::<Vec<_>>(),
+        );
+        for more in together {
+            found.iter_mut().zip(more).for_each(|(found, more)| found.extend(more));
+        }
         let mut findings = refused(&examined, options.conflicts);
         for ((position, tool), found) in examined.tools.iter().zip(found) {
             findings.extend(found.into_iter().map(|found| found.at(position, tool)));
@@ -162,8 +166,22 @@ impl CheckReport {
         // What the reader has said of a place need not be said again.
         findings.dedup_by(|b, a| a.code == b.code && a.position == b.position && a.pointer == b.pointer);
         let Examined { tools, unknown_values, .. } = examined;
-        Self { version: CHECK_VERSION, catalog, tools: tools.len(), findings, unknown_values }
+        let count = tools.len();
+        // Freeing many takes its time, and nobody waits for it.
+        rayon::spawn(move || drop(tools));
+        Self { version: CHECK_VERSION, catalog, tools: count, findings, unknown_values }
     }
+}
+
+/// What looks at all tools together, and has a place for what it finds of each.
+type Check = fn(&[&Tool], &mut [Vec<Found>]);
+
+const TOGETHER: [Check; 3] = [identity::check, copies::check, conventions::check];
+
+fn of_all(tools: &[&Tool], check: Check) -> Vec<Vec<Found>> {
+    let mut found: Vec<_> = tools.iter().map(|_| Vec::new()).collect();
+    check(tools, &mut found);
+    found
 }
 
 fn of_tool(tool: &Tool, names: &wording::Names<'_>) -> Vec<Found> {
