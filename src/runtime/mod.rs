@@ -28,6 +28,8 @@
 //! [`Access`](crate::Access), validated, confirmed where it must be, refused where it repeats another of the turn, run with
 //! a time limit on a thread of its own, and recorded. What a pick may not show is not run, by whatever name.
 
+#[cfg(unix)]
+mod bash;
 mod confirmation;
 mod context;
 mod events;
@@ -37,6 +39,7 @@ mod http;
 mod manager;
 #[cfg(feature = "mcp")]
 mod mcp;
+mod read;
 mod redaction;
 mod result;
 mod tool;
@@ -45,6 +48,8 @@ mod waiting;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+#[cfg(unix)]
+pub use bash::{Bash, BashOptions, Sandbox};
 pub use confirmation::{Approvals, Confirm, Decision, DecisionFuture};
 pub use context::Context;
 pub use events::{CallInfo, Event, EventKind, EventType, Events, Received, Subscription, Topic, UnknownTopic};
@@ -54,6 +59,7 @@ pub use http::{HttpClient, HttpOptions, HttpTool};
 pub use manager::{Executed, ManagerError, ToolManager, ToolManagerBuilder};
 #[cfg(feature = "mcp")]
 pub use mcp::{McpServer, McpTool};
+pub use read::{Read, ReadOptions};
 pub use result::{ErrorType, Failure, PREVIEW_LINES, ToolResult};
 pub use tool::{CloseFuture, RunFuture, RunnableTool};
 

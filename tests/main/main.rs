@@ -70,10 +70,14 @@ mod dispatching;
 // Running what models call: the pipeline, events, and tools that hang, lie and flood.
 #[cfg(feature = "runtime")]
 mod running;
+#[cfg(all(feature = "runtime", unix))]
+mod running_bash;
 #[cfg(feature = "runtime")]
 mod running_faults;
 #[cfg(feature = "runtime")]
 mod running_policy;
+#[cfg(feature = "runtime")]
+mod running_read;
 // Tools from elsewhere: operations of HTTP interfaces, and tools of MCP servers, both servers of the tests.
 #[cfg(feature = "runtime")]
 mod running_http;

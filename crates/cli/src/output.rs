@@ -25,9 +25,9 @@ pub(super) fn line(text: impl Display) -> String {
     marked(&text.to_string(), MAX_LINE_CHARS).into_owned()
 }
 
-/// The lines of a text.
+/// The lines of a text. A tab hides nothing, but may stand for more than is seen of it.
 fn lines(text: &str) -> String {
-    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+    text.replace('\t', "    ").split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The first `most` of several lines, and after them how many more there are and where.

@@ -72,18 +72,6 @@ impl CatalogArgs {
         self.reading.files(&self.catalog)
     }
 
-    /// The servers that were asked when the catalog was read, each with what it sent.
-    #[cfg(all(feature = "mcp", feature = "runtime"))]
-    pub(super) fn asked(&self) -> Vec<(Server, CatalogFile)> {
-        self.reading.asked.borrow().clone()
-    }
-
-    /// How long an MCP server may take.
-    #[cfg(all(feature = "mcp", feature = "runtime"))]
-    pub(super) fn server_limits(&self) -> Limits {
-        self.reading.live.limits()
-    }
-
     /// How they are read.
     pub(super) fn options(&self, files: &[CatalogFile]) -> anyhow::Result<CatalogOptions> {
         self.reading.options(files)
@@ -98,6 +86,18 @@ impl ReadingArgs {
         output::warnings(catalog.notices(), "; `picktools check` lists them all");
         output::warn_of_unknown(&catalog.unknown_values());
         Ok(catalog)
+    }
+
+    /// The servers that were asked when the catalog was read, each with what it sent.
+    #[cfg(all(feature = "mcp", feature = "runtime"))]
+    pub(super) fn asked(&self) -> Vec<(Server, CatalogFile)> {
+        self.asked.borrow().clone()
+    }
+
+    /// How long an MCP server may take.
+    #[cfg(all(feature = "mcp", feature = "runtime"))]
+    pub(super) fn server_limits(&self) -> Limits {
+        self.live.limits()
     }
 
     fn files(&self, paths: &[PathBuf]) -> anyhow::Result<Vec<CatalogFile>> {

@@ -16,7 +16,7 @@ use picktools::{
     runtime::{McpServer, McpTool},
 };
 
-use super::reading::CatalogArgs;
+use super::reading::ReadingArgs;
 
 /// The variable that names the hosts which may have addresses of this machine and of private networks; `*` for all.
 const PRIVATE_HOSTS: &str = "PICKTOOLS_PRIVATE_HOSTS";
@@ -24,13 +24,13 @@ const PRIVATE_HOSTS: &str = "PICKTOOLS_PRIVATE_HOSTS";
 /// A runner, by the id of its tool.
 type Runner = (String, Arc<dyn RunnableTool>);
 
-/// What runs the tools of a catalog that was opened from these arguments. Nothing is started or called yet.
-pub(super) fn runners(catalog_args: &CatalogArgs, catalog: &Catalog) -> anyhow::Result<Vec<Runner>> {
+/// What runs the tools of a catalog that was opened so. Nothing is started or called yet.
+pub(super) fn runners(reading: &ReadingArgs, catalog: &Catalog) -> anyhow::Result<Vec<Runner>> {
     let mut runners = operations(catalog);
     #[cfg(feature = "mcp")]
-    runners.extend(of_servers(catalog_args.asked(), catalog_args.server_limits(), catalog)?);
+    runners.extend(of_servers(reading.asked(), reading.server_limits(), catalog)?);
     #[cfg(not(feature = "mcp"))]
-    let _no_servers = catalog_args;
+    let _no_servers = reading;
     Ok(runners)
 }
 

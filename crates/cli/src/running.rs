@@ -7,17 +7,21 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+#[cfg(unix)]
+use clap::ValueEnum;
 use picktools::call::PendingCall;
 use picktools::excerpt::marked;
 use picktools::provider::ToolCall;
-use picktools::runtime::{Confirm, Decision, DecisionFuture, Event, EventKind, Executed, ToolManager, Topic};
+#[cfg(unix)]
+use picktools::runtime::{Bash, BashOptions, Sandbox};
+use picktools::runtime::{Confirm, Decision, DecisionFuture, Event, EventKind, Executed, Read, ToolManager, Topic};
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use super::asking::AccessArgs;
 use super::interruption::interrupted;
 use super::numbers::whole;
-use super::reading::CatalogArgs;
+use super::reading::ReadingArgs;
 use super::runners::runners;
 use super::{heading, output};
 
@@ -31,10 +35,22 @@ const MAX_SHOWN: usize = 300;
 /// Which tools are run, for whom and where.
 #[derive(Args)]
 pub(super) struct RunningArgs {
+    /// A file of tools, an OpenAPI document, or a configuration of MCP servers; `-` for standard input; or a folder of such;
+    /// may be repeated.
+    #[arg(long, value_name = "PATH", required_unless_present = "built_in", help_heading = heading::CATALOG)]
+    catalog: Vec<PathBuf>,
     #[command(flatten)]
-    catalog: CatalogArgs,
+    reading: ReadingArgs,
     #[command(flatten)]
     access: AccessArgs,
+    /// Add the built-in tools: `read`, which reads files of the root, and `bash`, which runs commands there and is unsafe.
+    #[arg(long, help_heading = heading::CALLS)]
+    built_in: bool,
+    /// Whether commands of `bash` run in a sandbox, which keeps them from files outside the root: where the system has one
+    /// (auto), always (required), or never (off).
+    #[cfg(unix)]
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", help_heading = heading::CALLS)]
+    sandbox: SandboxArg,
     /// The folder that tools work in.
     #[arg(long, value_name = "FOLDER", default_value = ".", help_heading = heading::CALLS)]
     root: PathBuf,
@@ -92,12 +108,44 @@ impl RunningArgs {
 
     fn manager(self) -> anyhow::Result<ToolManager> {
         let access = self.access.access();
-        let catalog = self.catalog.open()?;
-        output::warn_of_unknown(&access.unknown_values(&catalog));
-        let runners = runners(&self.catalog, &catalog)?;
+        let mut builder = ToolManager::builder(access.clone());
+        if !self.catalog.is_empty() {
+            let catalog = self.reading.open(&self.catalog)?;
+            output::warn_of_unknown(&access.unknown_values(&catalog));
+            let runners = runners(&self.reading, &catalog)?;
+            builder = builder.catalog(catalog, runners);
+        }
+        if self.built_in {
+            builder = builder.tool(Read::default());
+            #[cfg(unix)]
+            {
+                let options = BashOptions { sandbox: self.sandbox.into(), ..BashOptions::default() };
+                builder = builder.tool(Bash::new(std::env::vars_os(), options));
+            }
+        }
         let confirm = Asks { yes: self.yes, terminal: tokio::sync::Mutex::default() };
-        let builder = ToolManager::builder(access).catalog(catalog, runners).root(self.root).confirm(confirm);
+        let builder = builder.root(self.root).confirm(confirm);
         Ok(builder.time_limit(Duration::from_millis(self.time_limit_ms)).build()?)
+    }
+}
+
+/// Whether there is a sandbox.
+#[cfg(unix)]
+#[derive(Clone, Copy, ValueEnum)]
+enum SandboxArg {
+    Auto,
+    Required,
+    Off,
+}
+
+#[cfg(unix)]
+impl From<SandboxArg> for Sandbox {
+    fn from(sandbox: SandboxArg) -> Self {
+        match sandbox {
+            SandboxArg::Auto => Self::Auto,
+            SandboxArg::Required => Self::Required,
+            SandboxArg::Off => Self::Off,
+        }
     }
 }
 

@@ -49,6 +49,54 @@ fn a_tool_is_run_and_what_it_gave_is_the_answer() {
 }
 
 #[test]
+fn built_in_tools_need_no_catalog_and_stand_beside_one() {
+    let (folder, catalog) = configuration();
+    fs::write(folder.path().join("notes.txt"), "one\ntwo\n").expect("it can be written");
+    let place = folder.path().display().to_string();
+    let call = |name: &str, arguments: &str, more: &[&str]| {
+        run(&[&["call", name, "--args", arguments, "--root", &place], more].concat())
+    };
+    let files = r#"{"file_paths": ["notes.txt"]}"#;
+    let read = call("read", files, &["--built-in"]);
+    assert_eq!(read.status.code(), Some(0), "{}", stderr(&read));
+    assert!(stdout(&read).contains("     2    two\n"), "{}", stdout(&read));
+    let beside = call("greet", r#"{"name": "Ada"}"#, &["--built-in", "--catalog", &catalog]);
+    assert_eq!(stdout(&beside).trim_end(), "Hello Ada", "{}", stderr(&beside));
+    let neither = call("read", files, &[]);
+    assert_eq!(neither.status.code(), Some(2));
+    assert!(stderr(&neither).contains("--catalog"), "{}", stderr(&neither));
+}
+
+#[cfg(unix)]
+#[test]
+fn commands_run_where_they_are_allowed_and_confirmed() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let place = folder.path().display().to_string();
+    let call = |command: &str, more: &[&str]| {
+        let arguments = json!({ "command": command }).to_string();
+        run(&[&["call", "bash", "--built-in", "--root", &place, "--args", &arguments], more].concat())
+    };
+    for (more, said) in [(&[][..], "permission_error"), (&["--allow-unsafe"], "--yes confirms"), (&["--yes"], "unsafe")]
+    {
+        let refused = call("echo ran > ran", more);
+        assert_eq!(refused.status.code(), Some(1), "{more:?}");
+        assert!(stderr(&refused).contains(said), "{more:?}: {}", stderr(&refused));
+    }
+    assert!(!folder.path().join("ran").exists());
+    let both = ["--allow-unsafe", "--yes"];
+    let done = call("echo ran; pwd", &both);
+    assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
+    assert!(stdout(&done).contains("ran"), "{}", stdout(&done));
+    let failed = call("echo no; exit 3", &both);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(stderr(&failed).contains("exit code 3"), "{}", stderr(&failed));
+    let refused = call("rm -rf /nothing-of-the-kind", &both);
+    assert!(stderr(&refused).contains("nothing was started"), "{}", stderr(&refused));
+    let open = call("true", &["--allow-unsafe", "--yes", "--sandbox", "off", "--json"]);
+    assert!(stdout(&open).contains(r#""sandboxed":false"#), "{}", stdout(&open));
+}
+
+#[test]
 fn what_cannot_be_run_is_not_and_says_why() {
     let (folder, catalog) = configuration();
     let file = written(folder.path(), "{\"name\": 7}");
