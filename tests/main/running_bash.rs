@@ -114,7 +114,11 @@ enum Expect {
 }
 
 fn attempts() -> Vec<Attempt> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/hostile/bash-escapes.jsonl");
+    attempts_of("bash-escapes.jsonl")
+}
+
+fn attempts_of(name: &str) -> Vec<Attempt> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/hostile").join(name);
     let text = fs::read_to_string(file).expect("it is there");
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))).collect()
 }
@@ -131,6 +135,24 @@ fn what_is_dangerous_is_refused_and_what_is_ordinary_is_not() {
         }
     }
     assert!(wrong.is_empty(), "{} of the attempts:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Of commands that were written by who had not read the filter, most of the dangerous ones are refused. The others do
+/// their harm in the code of other languages, or in files that they write first.
+#[test]
+fn what_strangers_think_of_is_mostly_refused() {
+    let place = Place::new();
+    let bash = place.bash(BashOptions::default());
+    let (mut passed, mut wrong) = (Vec::new(), Vec::new());
+    for attempt in attempts_of("bash-second.jsonl") {
+        match (attempt.expect, bash.refusal(&attempt.command, &place.root)) {
+            (Expect::Refused, None) => passed.push(attempt.command),
+            (Expect::Allowed, Some(reason)) => wrong.push(format!("{}: {reason}", attempt.command)),
+            _ => {}
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(passed.len() <= 10, "{} passed:\n{}", passed.len(), passed.join("\n"));
 }
 
 // Checklist 49
@@ -402,6 +424,7 @@ fn hostile_commands_are_examined_in_time_and_without_overflow() {
         "x=aaaaaaaa; ".to_owned() + &"x=$x$x$x$x; ".repeat(1000) + "$x",
         "f() { g; g; }; g() { h; h; }; h() { f; f; }; ".to_owned() + &"f; ".repeat(10_000),
         "for a in {1..100}; do ".repeat(9) + "rm -rf /" + &"; done".repeat(9),
+        "$((".to_owned() + &"(".repeat(90) + "rm -rf /" + &")".repeat(90) + "))",
         "\u{0}rm -rf /".to_owned(),
         "rm -rf / ".repeat(100_000),
     ];

@@ -2,13 +2,15 @@
 //!
 //! A command is parsed as bash parses it and walked command by command, with what is known of its variables and folders:
 //! [`words`] says what a word comes to, [`walk`] what runs with which input, [`programs`] which program runs another,
-//! [`rules`] what no program may be asked, [`places`] which files are whose, and [`bombs`] what multiplies without end.
+//! [`code`] what stands in other languages, [`rules`] what no program may be asked, [`places`] which files are whose, and
+//! [`bombs`] what multiplies without end.
 //!
 //! What cannot be parsed is refused. A word whose value is not known is refused where it matters: as what is deleted with
 //! all in it, and as a script. A program whose name is not known is held to the rules of those that destroy most. Nothing
 //! of this keeps a program from what its user may do.
 
 mod bombs;
+mod code;
 mod places;
 mod programs;
 mod rules;

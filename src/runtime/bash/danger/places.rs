@@ -29,6 +29,8 @@ const SYSTEM: [&str; 18] = [
 /// Devices that may be written, and folders of such.
 const DEVICES: [&str; 9] = ["null", "zero", "full", "random", "urandom", "tty", "stdin", "stdout", "stderr"];
 const DEVICE_FOLDERS: [&str; 3] = ["fd", "pts", "shm"];
+/// This machine, on which programs wait for a port.
+const OWN_HOSTS: [&str; 3] = ["127.0.0.1", "::1", "localhost"];
 /// What is run or trusted at the next login, below the home.
 const OF_LOGIN: [&str; 12] = [
     ".bash_aliases",
@@ -104,7 +106,10 @@ impl Places {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let is_ours = meant.starts_with(&self.root) || self.temporary.iter().any(|folder| meant.starts_with(folder));
         match parts.as_slice() {
-            ["dev", "tcp" | "udp", ..] => danger(format!("it connects the shell to {:?}", shown(path))),
+            ["dev", "tcp" | "udp", host, ..] if !OWN_HOSTS.contains(host) => {
+                danger(format!("it connects the shell to {:?}", shown(path)))
+            }
+            ["dev", "tcp" | "udp", ..] => Ok(()),
             ["dev", device] if DEVICES.contains(device) || *device == "ptmx" => Ok(()),
             ["dev", folder, _, ..] if DEVICE_FOLDERS.contains(folder) => Ok(()),
             ["dev", ..] => danger(format!("it writes the device {:?}", shown(path))),
@@ -141,7 +146,9 @@ impl Places {
             let parts: Vec<String> = parts(meant);
             let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
             match parts.as_slice() {
-                ["dev", "tcp" | "udp", ..] => return danger(format!("it connects the shell to {:?}", shown(path))),
+                ["dev", "tcp" | "udp", host, ..] if !OWN_HOSTS.contains(host) => {
+                    return danger(format!("it connects the shell to {:?}", shown(path)));
+                }
                 ["proc", process, .., "environ" | "mem" | "maps"]
                     if !["self", "thread-self", OWN].contains(process) =>
                 {

@@ -3,7 +3,7 @@
 use super::rules::{Given, values};
 use super::walk::FIRST_SUBSTITUTED;
 use super::words::{FETCHED, TRUSTED, UNKNOWN, is_known, unescaped};
-use super::{Examiner, Input, Refusal, Shell, Verdict, danger, unclear};
+use super::{Examiner, Input, Shell, Verdict, danger, unclear};
 
 const SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "rbash", "sh", "zsh"];
 /// Programs that run the rest of their arguments: their options with a value, and how many operands stand before.
@@ -37,8 +37,10 @@ const WRAPPERS: [(&str, &[&str], usize); 27] = [
     ("unshare", &["-S", "-G", "--setuid", "--setgid"], 0),
 ];
 /// Programs with a language of their own, in whose strings commands may stand.
-const INTERPRETERS: [&str; 17] = [
+const INTERPRETERS: [&str; 19] = [
     "awk",
+    "bun",
+    "deno",
     "ed",
     "emacs",
     "ex",
@@ -55,6 +57,22 @@ const INTERPRETERS: [&str; 17] = [
     "php",
     "vi",
     "vim",
+];
+/// Those of them that write the files that they are given.
+const EDITORS: [&str; 6] = ["ed", "emacs", "ex", "nvim", "vi", "vim"];
+/// Those of them that fetch a script which they are given the address of.
+const FETCH_SCRIPTS: [&str; 2] = ["bun", "deno"];
+/// Options whose value a program gives to a shell, by itself or behind `=`.
+const VALUES_THAT_RUN: [(&str, &str, &str); 9] = [
+    ("git", "-c", "--config-env"),
+    ("make", "", "--eval"),
+    ("man", "-P", "--pager"),
+    ("rsync", "-e", "--rsh"),
+    ("scp", "-o", ""),
+    ("ssh", "-o", ""),
+    ("tar", "-I", "--use-compress-program"),
+    ("tar", "", "--checkpoint-action"),
+    ("tar", "", "--to-command"),
 ];
 /// Programs that give what they are told to a shell.
 const TELLS_SHELL: [&str; 7] = ["parallel", "rsh", "screen", "script", "ssh", "tmux", "watch"];
@@ -81,6 +99,14 @@ impl Examiner {
             _ if is_interpreter => {
                 for argument in arguments {
                     self.code(argument, shell)?;
+                }
+                let operands = Given::new(arguments).operands;
+                if EDITORS.contains(&name) {
+                    operands.iter().try_for_each(|path| self.places.write(path, shell))?;
+                }
+                let is_address = |operand: &&str| operand.starts_with("http://") || operand.starts_with("https://");
+                if FETCH_SCRIPTS.contains(&name) && operands.iter().any(is_address) {
+                    return self.fetched();
                 }
                 if let Input::Text(text) = input {
                     self.code(text, shell)?;
@@ -125,6 +151,18 @@ impl Examiner {
             }
             _ => self.builtin(name, arguments, shell, input),
         }
+    }
+
+    /// Examines what a program gives to a shell, of what it is told by its options.
+    pub(super) fn values_that_run(&mut self, name: &str, arguments: &[String], shell: &mut Shell) -> Verdict {
+        for (_, short, long) in VALUES_THAT_RUN.iter().filter(|(program, ..)| *program == name) {
+            for value in values(arguments, short, long) {
+                let behind = value.split_once('=').map_or(value, |(_, behind)| behind);
+                let script = behind.trim_start_matches('!').replace("$(shell ", "$(");
+                self.suspect(&script, shell)?;
+            }
+        }
+        Ok(())
     }
 
     fn builtin(&mut self, name: &str, arguments: &[String], shell: &mut Shell, input: &Input) -> Verdict<Input> {
@@ -228,7 +266,7 @@ impl Examiner {
         }
     }
 
-    fn fetched(&self) -> Verdict<Input> {
+    pub(super) fn fetched(&self) -> Verdict<Input> {
         match self.refuse_fetched_scripts {
             true => danger("it runs a script as it is fetched; fetch it into a file, read it, then run that"),
             false => Ok(Input::Unknown),
@@ -373,12 +411,13 @@ impl Examiner {
         const VALUED: [&str; 6] = ["-o", "+o", "-O", "+O", "--rcfile", "--init-file"];
         let mut inner = shell.clone();
         let mut at = 0;
-        let (mut is_script, mut is_input) = (false, false);
+        let (mut is_script, mut is_input, mut is_interactive) = (false, false, false);
         while let Some(option) = arguments.get(at).filter(|option| option.starts_with(['-', '+'])) {
             at += if VALUED.contains(&option.as_str()) { 2 } else { 1 };
             if !option.starts_with("--") && option.starts_with('-') {
                 is_script |= option.contains('c');
                 is_input |= option.contains('s');
+                is_interactive |= option.contains('i');
             }
             if option == "--" || option == "-" {
                 break;
@@ -392,6 +431,9 @@ impl Examiner {
                 inner.positionals = parameters.to_vec();
             }
             return self.evaluated(script, &mut inner, input);
+        }
+        if is_interactive {
+            return danger("it starts a shell that waits for orders, which nobody gives here");
         }
         let read = match rest.first() {
             Some(path) if !is_input => self.named_script(path, input),
@@ -447,26 +489,6 @@ impl Examiner {
         }
     }
 
-    /// Examines code of another language: its strings may be commands, or what is deleted.
-    fn code(&mut self, code: &str, shell: &mut Shell) -> Verdict {
-        const DELETES: [&str; 6] = ["rmtree", "remove_tree", "rimraf", "rmSync", "rm_r", "removedirs"];
-        let strings = strings(code);
-        let deletes = DELETES.iter().any(|name| code.contains(name));
-        for string in &strings {
-            self.suspect(string, shell)?;
-            if deletes && string.starts_with(['/', '~', '.']) {
-                let string = string.replacen('~', &self.home.clone(), 1);
-                if let Err(Refusal::Danger(reason)) = self.places.tree(&string, shell, "deletes", true) {
-                    return danger(reason);
-                }
-            }
-        }
-        match strings.len() {
-            0 | 1 => Ok(()),
-            _ => self.suspect(&strings.join(" "), shell),
-        }
-    }
-
     fn enter(&mut self, name: &str, arguments: &[String], shell: &mut Shell) {
         let given = Given::new(arguments);
         let target = match (name, given.operands.first()) {
@@ -493,26 +515,4 @@ impl Examiner {
             folder
         });
     }
-}
-
-/// The strings that stand in code, by any of the usual quotes.
-fn strings(code: &str) -> Vec<String> {
-    let mut strings = Vec::new();
-    let mut letters = code.chars();
-    while let Some(letter) = letters.next() {
-        if !['\'', '"', '`'].contains(&letter) {
-            continue;
-        }
-        let mut string = String::new();
-        while let Some(inner) = letters.next().filter(|inner| *inner != letter) {
-            match inner {
-                '\\' => string.extend(letters.next()),
-                inner => string.push(inner),
-            }
-        }
-        if !string.is_empty() && strings.len() < 64 {
-            strings.push(string);
-        }
-    }
-    strings
 }

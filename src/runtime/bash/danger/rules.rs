@@ -4,7 +4,7 @@ use super::words::is_known;
 use super::{Examiner, Input, Refusal, Shell, Verdict, danger, shown, unclear};
 
 /// What becomes another user, for which nobody gives a password here.
-const BECOMES: [&str; 6] = ["doas", "pkexec", "run0", "runuser", "su", "sudo"];
+const BECOMES: [&str; 8] = ["doas", "pkexec", "run0", "runuser", "setpriv", "sg", "su", "sudo"];
 /// What switches the machine off, or changes the system that runs.
 const OF_SYSTEM: [&str; 28] = [
     "chpasswd",
@@ -168,6 +168,7 @@ impl Examiner {
         for argument in arguments {
             self.places.read(argument, shell)?;
         }
+        self.values_that_run(&file, arguments, shell)?;
         match file.as_str() {
             name if BECOMES.contains(&name) => danger(format!("{name} needs a password, which nobody can give here")),
             name if OF_SYSTEM.contains(&name) => danger(format!("{name} changes the system itself")),
@@ -217,6 +218,11 @@ impl Examiner {
             }
             "sed" | "gsed" if given.has("i", "in-place") => self.writes(&given.operands, shell),
             "tar" | "unzip" | "bsdtar" => {
+                if file == "tar" && given.has("", "remove-files") {
+                    for path in &given.operands {
+                        self.places.tree(path, shell, "deletes", false)?;
+                    }
+                }
                 for folder in values(arguments, "-C", "--directory").into_iter().chain(values(arguments, "-d", "--dir"))
                 {
                     self.places.write(&format!("{folder}/file"), shell)?;
@@ -230,8 +236,19 @@ impl Examiner {
                 }
                 Ok(Input::Fetched)
             }
+            "git" if given.operands.contains(&"clean") => {
+                for folder in values(arguments, "-C", "--work-tree") {
+                    self.places.tree(folder, shell, "cleans", true)?;
+                }
+                Ok(Input::Unknown)
+            }
             name if TRUSTED.contains(&name) => Ok(Input::Text(super::words::TRUSTED.to_string())),
-            name => self.runs(name, arguments, shell, input),
+            name => {
+                for path in values(arguments, "-o", "--output") {
+                    self.places.write(path, shell)?;
+                }
+                self.runs(name, arguments, shell, input)
+            }
         }
     }
 

@@ -81,6 +81,10 @@ impl Examiner {
             }
             Command::Function(function) => {
                 let name = self.text(&function.fname.value, shell)?;
+                // The shell calls it itself.
+                if name == "command_not_found_handle" {
+                    self.called(&function.body, &[], &mut shell.clone(), &Input::Nothing)?;
+                }
                 shell.functions.insert(name, Rc::new(function.body.clone()));
                 Ok(Input::Nothing)
             }
@@ -223,6 +227,15 @@ impl Examiner {
         words.drain(..assigned);
         let input = redirected.unwrap_or_else(|| input.clone());
         let Some((name, arguments)) = words.split_first() else { return Ok(Input::Nothing) };
+        // What is set for a program alone may be a command that it runs, such as a pager.
+        for item in prefix {
+            if let CommandPrefixOrSuffixItem::AssignmentWord(assignment, _) = item
+                && let AssignmentValue::Scalar(word) = &assignment.value
+            {
+                let value = self.text(&word.value, shell)?;
+                self.suspect(&value, shell)?;
+            }
+        }
         if matches!(name.as_str(), "declare" | "export" | "local" | "readonly" | "typeset") {
             for assignment in declared {
                 self.assign(assignment, shell)?;

@@ -16,6 +16,8 @@ pub(super) const FETCHED: char = '\u{10fffe}';
 pub(super) const TRUSTED: char = '\u{10fffd}';
 /// The most words that one may come to.
 const MAX_WORDS: usize = 256;
+/// A longer expression may be more than arithmetic.
+const MAX_ARITHMETIC_BYTES: usize = 200;
 /// The longest text that a word may come to, in bytes.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
@@ -96,7 +98,10 @@ impl Examiner {
     /// Examines the substitutions of an arithmetic expression. What looks like one may be two subshells.
     pub(super) fn arithmetic(&mut self, raw: &str, shell: &mut Shell) -> Verdict {
         self.text(raw, shell)?;
-        self.suspect(&format!("({raw})"), shell)
+        match raw.len() < MAX_ARITHMETIC_BYTES && brush_parser::arithmetic::parse(raw).is_ok() {
+            true => Ok(()),
+            false => self.suspect(&format!("({raw})"), shell),
+        }
     }
 
     fn pieces(&self, raw: &str) -> Verdict<Vec<WordPieceWithSource>> {
@@ -177,6 +182,7 @@ impl Examiner {
     fn parameter(&mut self, expression: &ParameterExpr, shell: &mut Shell) -> Verdict<Vec<String>> {
         use ParameterExpr as Is;
         let unknown = || Ok(vec![UNKNOWN.to_string()]);
+        let is_empty = |pattern: &Option<String>| pattern.as_deref().is_none_or(str::is_empty);
         match expression {
             Is::Parameter { parameter, indirect } => self.value(parameter, *indirect, shell),
             Is::UseDefaultValues { parameter, indirect, test_type, default_value } => {
@@ -225,10 +231,10 @@ impl Examiner {
             | Is::RemoveLargestPrefixPattern { parameter, indirect, pattern } => {
                 self.cut(parameter, *indirect, pattern.as_deref(), shell, |value, pattern| value.strip_prefix(pattern))
             }
-            Is::UppercasePattern { parameter, indirect, pattern: None } => {
+            Is::UppercasePattern { parameter, indirect, pattern } if is_empty(pattern) => {
                 Ok(self.value(parameter, *indirect, shell)?.iter().map(|value| value.to_uppercase()).collect())
             }
-            Is::LowercasePattern { parameter, indirect, pattern: None } => {
+            Is::LowercasePattern { parameter, indirect, pattern } if is_empty(pattern) => {
                 Ok(self.value(parameter, *indirect, shell)?.iter().map(|value| value.to_lowercase()).collect())
             }
             Is::ReplaceSubstring { parameter, indirect, pattern, replacement, match_kind } => {
