@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rmcp::RoleClient;
 use rmcp::ServiceError;
-use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ErrorCode, PingRequest, ServerResult};
-use rmcp::service::{PeerRequestOptions, RequestHandle};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientRequest, ErrorCode, PingRequest, ProgressNotificationParam,
+    ServerResult,
+};
+use rmcp::service::PeerRequestOptions;
 use serde_json::{Map, Value, json};
-use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
@@ -21,7 +22,7 @@ use super::{lock, waiting};
 use crate::call::ValidCall;
 use crate::catalog::Tool;
 use crate::excerpt::{MAX_NAME_CHARS, cut, marked};
-use crate::import::mcp::{Connection, Limits, Server, Tail, Unreachable};
+use crate::import::mcp::{Begun, Connection, Limits, Server, Silent, Tail, Unreachable};
 
 /// The most bytes that are kept of what a tool gives: its text, its data in base64, and its structured content.
 const MAX_CONTENT_BYTES: usize = 1 << 20;
@@ -29,6 +30,8 @@ const MAX_CONTENT_BYTES: usize = 1 << 20;
 const MAX_PARTS: usize = 100;
 /// The most characters of what a server says is wrong.
 const MAX_ERROR_CHARS: usize = 4_000;
+/// The most characters of what it says of how far it is.
+const MAX_PROGRESS_CHARS: usize = 300;
 /// How long what is known of the end of a server is waited for.
 const END: Duration = Duration::from_secs(3);
 
@@ -113,7 +116,7 @@ impl McpServer {
         // What is left of the old one ends before there is a new one.
         *kept = None;
         let deadline = deadline.min(Instant::now() + self.limits.time);
-        let connection = Connection::open(&self.server, &*self.environment, deadline, &self.limits).await?;
+        let connection = Connection::open(&self.server, &*self.environment, deadline, &self.limits, Silent).await?;
         let connection = Arc::new(connection);
         *kept = Some(Arc::clone(&connection));
         Ok(connection)
@@ -154,15 +157,11 @@ impl McpServer {
         };
         let params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
         let request = CallToolRequest::new(params);
+        let context_of_progress = context.clone();
+        let hear = move |progress| context_of_progress.emit_output_chunk(&told(&progress));
         let options = PeerRequestOptions::no_options();
-        let sent = connection.peer().send_cancellable_request(ClientRequest::CallToolRequest(request), options).await;
-        let answer = match sent {
-            Ok(handle) => {
-                let told = context.clone();
-                let _listening =
-                    connection.listen(handle.progress_token.clone(), move |text| told.emit_output_chunk(text));
-                Asked::new(handle, self, context).answer().await
-            }
+        let answer = match connection.begin(ClientRequest::CallToolRequest(request), options, hear).await {
+            Ok(begun) => Asked::new(self, context).answer(begun).await,
             Err(error) => Err(error),
         };
         match answer {
@@ -189,38 +188,40 @@ async fn is_there(connection: &Connection) -> bool {
     matches!(timeout(PING, ping).await, Ok(Ok(_) | Err(ServiceError::McpError(_))))
 }
 
-/// A request that is under way; the server is told when nobody waits for the answer any longer.
+/// Writes how far a request is, as a line.
+fn told(progress: &ProgressNotificationParam) -> String {
+    let ProgressNotificationParam { progress, total, message, .. } = progress;
+    let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
+    let message = message.as_ref().map(|text| format!(": {}", marked(text, MAX_PROGRESS_CHARS))).unwrap_or_default();
+    format!("{progress}{of}{message}\n")
+}
+
+/// A call that waits for its answer.
 struct Asked<'a> {
-    handle: Option<RequestHandle<RoleClient>>,
     server: &'a McpServer,
     context: &'a Context,
+    answered: bool,
 }
 
 impl<'a> Asked<'a> {
-    fn new(handle: RequestHandle<RoleClient>, server: &'a McpServer, context: &'a Context) -> Self {
+    fn new(server: &'a McpServer, context: &'a Context) -> Self {
         lock(&server.waiting).push(context.clone());
-        Self { handle: Some(handle), server, context }
+        Self { server, context, answered: false }
     }
 
-    async fn answer(mut self) -> Result<ServerResult, ServiceError> {
-        let Some(handle) = &mut self.handle else { return Err(ServiceError::TransportClosed) };
-        let answer = (&mut handle.rx).await;
-        self.handle = None;
-        answer.unwrap_or(Err(ServiceError::TransportClosed))
+    async fn answer(mut self, begun: Begun) -> Result<ServerResult, ServiceError> {
+        let answer = begun.answer().await;
+        self.answered = true;
+        answer
     }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        let given_up = self.handle.take();
-        if given_up.is_some() {
+        if !self.answered {
             self.server.unanswered.store(true, Ordering::Relaxed);
         }
         lock(&self.server.waiting).retain(|waiting| !Arc::ptr_eq(&waiting.output, &self.context.output));
-        let Some(handle) = given_up else { return };
-        if let Ok(runtime) = Handle::try_current() {
-            drop(runtime.spawn(handle.cancel(Some("the call was cancelled".to_owned()))));
-        }
     }
 }
 

@@ -33,10 +33,9 @@ def call(name, arguments, token):
         time.sleep(arguments.get("seconds", 0))
         return text(arguments.get("text", ""))
     if name == "progress":
-        for step in (1, 2):
-            params = {"progressToken": token, "progress": step, "total": 2, "message": f"step {step}"}
+        for step in range(1, 101):
+            params = {"progressToken": token, "progress": step, "total": 100, "message": f"step {step}"}
             send({"method": "notifications/progress", "params": params})
-        time.sleep(0.3)
         return text("done")
     if name == "structured":
         return text('{"n": 1}', structuredContent={"n": 1})

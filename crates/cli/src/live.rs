@@ -1,17 +1,14 @@
 //! Tools of MCP servers, asked for them once per run and kept for a while.
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use picktools::catalog::CatalogFile;
-use picktools::import::mcp::{self, Configuration, Limits, Listing, Server, Surroundings, Way};
-use picktools::store;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
+use picktools::import::mcp::{self, Configuration, KeptTools, Limits, Listing, Server, Surroundings};
+use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::interruption::interrupted;
@@ -21,8 +18,6 @@ use crate::{heading, output};
 const MAX_AGE: Duration = Duration::from_secs(60 * 60);
 /// How many servers are asked at once.
 const AT_ONCE: usize = 16;
-/// The version of the files of the cache.
-const VERSION: u32 = 1;
 
 /// How MCP servers are asked.
 #[derive(Args, Clone)]
@@ -48,18 +43,6 @@ pub(super) struct Answers {
     pub(super) servers: Vec<Server>,
     /// What is missing, and why.
     pub(super) missing: Vec<String>,
-}
-
-/// What a server sent, in the cache.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Kept {
-    version: u32,
-    /// Seconds since 1970.
-    taken: u64,
-    /// SHA-256 of the tools.
-    digest: String,
-    tools: Vec<Value>,
 }
 
 /// Reads a configuration file.
@@ -130,11 +113,11 @@ impl LiveArgs {
 
     /// The tools of one server, and what is missing.
     async fn tools_of(&self, server: &Server) -> (Option<Vec<Value>>, Option<String>) {
-        let kept = kept(server);
-        let age = kept.as_ref().map(Kept::age);
+        let cache = crate::args::default_cache_dir().map(|folder| KeptTools::new(folder.join("mcp")));
+        let kept = cache.as_ref().and_then(|cache| cache.get(server));
         match kept {
-            Some(kept) if self.offline || (!self.refresh && age.is_some_and(|age| age < MAX_AGE)) => {
-                return (Some(kept.tools), None);
+            Some((tools, age)) if self.offline || (!self.refresh && age < MAX_AGE) => {
+                return (Some(tools), None);
             }
             None if self.offline => {
                 let missing =
@@ -145,63 +128,21 @@ impl LiveArgs {
         }
         match mcp::list(server, &|name| std::env::var_os(name), &self.limits()).await {
             Ok(Listing { tools, incomplete: None, .. }) => {
-                keep(server, &tools);
+                if let Some(cache) = cache {
+                    cache.put(server, &tools);
+                }
                 (Some(tools), None)
             }
             Ok(Listing { tools, incomplete: Some(reason), .. }) => {
                 (Some(tools), Some(format!("{}: some of its tools are missing: {reason}", server.name)))
             }
-            Err(error) => match kept.zip(age) {
-                Some((kept, age)) => {
+            Err(error) => match kept {
+                Some((tools, age)) => {
                     let age = age.as_secs() / 60;
-                    (Some(kept.tools), Some(format!("{error}\n  its tools of {age} minutes ago are used")))
+                    (Some(tools), Some(format!("{error}\n  its tools of {age} minutes ago are used")))
                 }
                 None => (None, Some(error.to_string())),
             },
         }
-    }
-}
-
-impl Kept {
-    fn age(&self) -> Duration {
-        let taken = UNIX_EPOCH + Duration::from_secs(self.taken);
-        // A time to come is one of a clock that was set back: long ago.
-        SystemTime::now().duration_since(taken).unwrap_or(Duration::MAX)
-    }
-}
-
-/// The file of the cache that holds what a server sent. Its name tells nothing of the configuration, which may be secret.
-fn place(server: &Server) -> Option<PathBuf> {
-    let way = match &server.way {
-        Way::Stdio { command, arguments, variables, folder } => json!([command, arguments, variables, folder]),
-        Way::Http { url, headers } => json!([url, headers]),
-    };
-    let folder = crate::args::default_cache_dir()?.join("mcp");
-    Some(folder.join(format!("{}.json", hex(way.to_string().as_bytes()))))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// What a server sent before; whatever is wrong with the file, it is asked again.
-fn kept(server: &Server) -> Option<Kept> {
-    let kept: Kept = serde_json::from_slice(&std::fs::read(place(server)?).ok()?).ok()?;
-    let whole = kept.version == VERSION && kept.digest == digest(&kept.tools);
-    whole.then_some(kept)
-}
-
-fn digest(tools: &[Value]) -> String {
-    hex(json!(tools).to_string().as_bytes())
-}
-
-/// Keeps what a server sent; where that cannot be written, it is asked again the next time.
-fn keep(server: &Server, tools: &[Value]) {
-    let Some(place) = place(server) else { return };
-    let taken = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let kept = Kept { version: VERSION, taken, digest: digest(tools), tools: tools.to_vec() };
-    let written = place.parent().is_some_and(|folder| std::fs::create_dir_all(folder).is_ok());
-    if let (true, Ok(bytes)) = (written, serde_json::to_vec(&kept)) {
-        drop(store::write(&place, &bytes));
     }
 }

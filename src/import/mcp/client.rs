@@ -8,7 +8,7 @@ use thiserror::Error;
 use tokio::time::timeout_at;
 
 use super::Server;
-use super::connection::{Connection, Tail, Unreachable, Variable, late};
+use super::connection::{Connection, Silent, Tail, Unreachable, Variable, late};
 
 /// How long a server may take, and how much it may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,14 +63,26 @@ pub struct ListError {
 pub async fn list(server: &Server, environment: &Variable<'_>, limits: &Limits) -> Result<Listing, ListError> {
     let deadline = Instant::now() + limits.time;
     let failed = |Unreachable { message, stderr }| ListError { server: server.name.clone(), message, stderr };
-    let connection = Connection::open(server, environment, deadline, limits).await.map_err(failed)?;
-    let mut listing = Listing { protocol: connection.protocol(), ..Listing::default() };
-    let read = timeout_at(deadline.into(), pages(&connection, limits, &mut listing)).await;
+    let connection = Connection::open(server, environment, deadline, limits, Silent).await.map_err(failed)?;
+    let listed = connection.tools(deadline, limits).await;
     let stderr = connection.end().await;
-    match read.unwrap_or_else(|_| Err(late(limits))) {
-        Ok(()) => Ok(listing),
-        Err(message) if !listing.tools.is_empty() => Ok(Listing { incomplete: Some(message), ..listing }),
-        Err(message) => Err(failed(Unreachable { message, stderr })),
+    listed.map_err(|message| failed(Unreachable { message, stderr }))
+}
+
+impl Connection {
+    /// Asks for the tools, every page of them.
+    ///
+    /// # Errors
+    ///
+    /// Why not one page arrived by the deadline. Where later ones are missing, [`Listing::incomplete`] says so.
+    pub async fn tools(&self, deadline: Instant, limits: &Limits) -> Result<Listing, String> {
+        let mut listing = Listing { protocol: self.protocol(), ..Listing::default() };
+        let read = timeout_at(deadline.into(), pages(self, limits, &mut listing)).await;
+        match read.unwrap_or_else(|_| Err(late(limits))) {
+            Ok(()) => Ok(listing),
+            Err(message) if !listing.tools.is_empty() => Ok(Listing { incomplete: Some(message), ..listing }),
+            Err(message) => Err(message),
+        }
     }
 }
 

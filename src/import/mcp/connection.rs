@@ -1,29 +1,33 @@
 //! A connection to a server: it is started or called, hands are shaken, and all that was started ends with it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::error::Error;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
-use rmcp::model::{ProgressNotificationParam, ProgressToken, ProtocolVersion};
+use rmcp::model::{ClientRequest, GetExtensions, ProgressNotificationParam, ProtocolVersion, ServerResult};
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, RunningService, serve_client_with_lifecycle,
+    ClientInitializeError, ClientLifecycleMode, Peer, PeerRequestOptions, RequestHandle, RunningService,
+    RunningServiceCancellationToken, serve_client_with_lifecycle,
 };
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 use rmcp::{ClientHandler, RoleClient, ServiceError};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::{timeout, timeout_at};
 
 use super::client::Limits;
+use super::tap::{Heard, Hearer, Tap};
 use super::{Server, Way};
 use crate::excerpt::marked;
 
@@ -73,10 +77,13 @@ const MAX_MESSAGE_CHARS: usize = 300;
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Why there is no connection.
-pub(crate) struct Unreachable {
-    pub(crate) message: String,
+#[derive(Debug, thiserror::Error)]
+#[error("{message}{}", Tail(.stderr))]
+pub struct Unreachable {
+    /// What went wrong.
+    pub message: String,
     /// The last lines that it wrote to standard error.
-    pub(crate) stderr: Vec<String>,
+    pub stderr: Vec<String>,
 }
 
 /// Lines that a server wrote to standard error, behind a message.
@@ -88,57 +95,80 @@ impl fmt::Display for Tail<'_> {
     }
 }
 
-/// A server with which hands were shaken.
-pub(crate) struct Connection {
+/// What asks a server for tools and calls, and answers nothing that it asks: neither a person nor a model is there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Silent;
+
+impl ClientHandler for Silent {}
+
+/// A server with which hands were shaken. Dropped, it is killed, with all that it started. Its messages are those of the
+/// SDK, `rmcp`.
+pub struct Connection {
     peer: Peer<RoleClient>,
-    service: tokio::sync::Mutex<Option<RunningService<RoleClient, Arc<Listener>>>>,
-    #[cfg(feature = "runtime")]
-    listener: Arc<Listener>,
+    service: tokio::sync::Mutex<Option<Service>>,
+    heard: Heard,
     program: Option<tokio::sync::Mutex<Program>>,
     message_bytes: usize,
     too_long: Arc<AtomicBool>,
 }
 
 impl Connection {
-    /// Starts or calls a server, which must have shaken hands by the deadline.
-    pub(crate) async fn open(
+    /// Starts or calls a server, which must have shaken hands by the deadline. `handler` answers what it asks, and hears
+    /// what it says unasked; of progress hears who [began](Self::begin) the request. A program gets of the caller's
+    /// `environment` what tells of user, language and temporary files.
+    ///
+    /// # Errors
+    ///
+    /// [`Unreachable`] when it does not start, does not answer, or says what cannot be understood.
+    pub async fn open(
         server: &Server,
         environment: &Variable<'_>,
         deadline: Instant,
         limits: &Limits,
+        handler: impl ClientHandler + Clone,
     ) -> Result<Self, Unreachable> {
         let mut stderr = Vec::new();
-        let mut opened = attempt(server, environment, Handshake::NewestFirst, deadline, limits, &mut stderr).await;
+        let newest = Handshake::NewestFirst;
+        let mut opened = attempt(server, environment, newest, deadline, limits, &handler, &mut stderr).await;
         if let Err(Failure::LateAnswer) = opened {
-            opened = attempt(server, environment, Handshake::Known, deadline, limits, &mut stderr).await;
+            opened = attempt(server, environment, Handshake::Known, deadline, limits, &handler, &mut stderr).await;
         }
         opened.map_err(|failure| Unreachable { message: failure.message(), stderr })
     }
 
-    pub(crate) fn peer(&self) -> &Peer<RoleClient> {
+    /// Returns the other side, to be asked and told things.
+    pub fn peer(&self) -> &Peer<RoleClient> {
         &self.peer
     }
 
-    /// The revision of the protocol that is spoken.
-    pub(crate) fn protocol(&self) -> String {
+    /// Returns the revision of the protocol that is spoken.
+    pub fn protocol(&self) -> String {
         self.peer.peer_info().map(|info| info.protocol_version.to_string()).unwrap_or_default()
     }
 
-    /// Whether it ended, or whether nobody serves it any longer.
-    #[cfg(feature = "runtime")]
-    pub(crate) fn is_closed(&self) -> bool {
+    /// Returns `true` if it ended, or nobody serves it any longer.
+    pub fn is_closed(&self) -> bool {
         self.peer.is_transport_closed()
     }
 
-    /// Tells what a server says of how far it is.
-    #[cfg(feature = "runtime")]
-    pub(crate) fn listen(&self, token: ProgressToken, told: impl Fn(&str) + Send + Sync + 'static) -> Listening {
-        self.listener.lock().insert(token.clone(), Arc::new(told));
-        Listening { listener: Arc::clone(&self.listener), token }
+    /// Sends a request. `hear` is told how far it is, in the order in which the server says it, and not after the answer.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError`] when it cannot be sent.
+    pub async fn begin(
+        &self,
+        mut request: ClientRequest,
+        options: PeerRequestOptions,
+        hear: impl Fn(ProgressNotificationParam) + Send + Sync + 'static,
+    ) -> Result<Begun, ServiceError> {
+        request.extensions_mut().insert(Hearer::new(hear));
+        let handle = self.peer.send_cancellable_request(request, options).await?;
+        Ok(Begun { handle: Some(handle), heard: self.heard.clone() })
     }
 
     /// Says why a request failed.
-    pub(crate) fn said(&self, error: &ServiceError) -> String {
+    pub fn said(&self, error: &ServiceError) -> String {
         match error {
             ServiceError::TransportClosed if self.too_long.load(Ordering::Relaxed) => too_long(self.message_bytes),
             ServiceError::TransportClosed => "it ended, or closed the connection".to_owned(),
@@ -147,10 +177,11 @@ impl Connection {
     }
 
     /// Ends it, and returns the last lines that the server wrote to standard error.
-    pub(crate) async fn end(&self) -> Vec<String> {
-        if let Some(service) = self.service.lock().await.take() {
+    pub async fn end(&self) -> Vec<String> {
+        if let Some(mut service) = self.service.lock().await.take() {
+            service.stop();
             // How it ends changes nothing of what was read.
-            drop(timeout(GRACE, service.cancel()).await);
+            drop(timeout(GRACE, &mut service.ended).await);
         }
         match &self.program {
             Some(program) => {
@@ -163,40 +194,71 @@ impl Connection {
     }
 }
 
-type Told = dyn Fn(&str) + Send + Sync;
-
-/// Hears what a server says unasked. It is asked for nothing that it would need a person or a model for.
-#[derive(Default)]
-pub(crate) struct Listener(Mutex<HashMap<ProgressToken, Arc<Told>>>);
-
-impl Listener {
-    fn lock(&self) -> MutexGuard<'_, HashMap<ProgressToken, Arc<Told>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("protocol", &self.protocol()).finish_non_exhaustive()
     }
 }
 
-impl ClientHandler for Listener {
-    async fn on_progress(&self, progress: ProgressNotificationParam, _context: NotificationContext<RoleClient>) {
-        let told = self.lock().get(&progress.progress_token).map(Arc::clone);
-        let Some(told) = told else { return };
-        let ProgressNotificationParam { progress, total, message, .. } = progress;
-        let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
-        let message = message.map(|message| format!(": {}", marked(&message, MAX_MESSAGE_CHARS))).unwrap_or_default();
-        told(&format!("{progress}{of}{message}\n"));
+/// What serves a connection, whoever answers on its behalf.
+struct Service {
+    stop: Option<RunningServiceCancellationToken>,
+    ended: JoinHandle<()>,
+}
+
+impl Service {
+    fn new<H: ClientHandler>(service: RunningService<RoleClient, H>) -> Self {
+        let stop = Some(service.cancellation_token());
+        let ended = tokio::spawn(async move {
+            // Why it ended is told to whoever waits for an answer.
+            drop(service.waiting().await);
+        });
+        Self { stop, ended }
+    }
+
+    fn stop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            stop.cancel();
+        }
     }
 }
 
-/// Hears of one request, until it is dropped.
-#[cfg(feature = "runtime")]
-pub(crate) struct Listening {
-    listener: Arc<Listener>,
-    token: ProgressToken,
-}
-
-#[cfg(feature = "runtime")]
-impl Drop for Listening {
+impl Drop for Service {
     fn drop(&mut self) {
-        self.listener.lock().remove(&self.token);
+        self.stop();
+    }
+}
+
+/// A request that is under way. Dropped, the server is told that nobody waits for the answer any longer.
+#[derive(Debug)]
+pub struct Begun {
+    handle: Option<RequestHandle<RoleClient>>,
+    heard: Heard,
+}
+
+impl Begun {
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError`] when the server says that it cannot, or is gone.
+    pub async fn answer(mut self) -> Result<ServerResult, ServiceError> {
+        let Some(handle) = &mut self.handle else { return Err(ServiceError::TransportClosed) };
+        let answer = (&mut handle.rx).await;
+        if let Some(handle) = self.handle.take() {
+            self.heard.forget(&handle.progress_token);
+        }
+        answer.unwrap_or(Err(ServiceError::TransportClosed))
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let Some(handle) = self.handle.take() else { return };
+        self.heard.forget(&handle.progress_token);
+        if let Ok(runtime) = Handle::try_current() {
+            drop(runtime.spawn(handle.cancel(Some("the call was cancelled".to_owned()))));
+        }
     }
 }
 
@@ -231,9 +293,10 @@ async fn attempt(
     handshake: Handshake,
     deadline: Instant,
     limits: &Limits,
+    handler: &(impl ClientHandler + Clone),
     stderr: &mut Vec<String>,
 ) -> Result<Connection, Failure> {
-    let listener = Arc::<Listener>::default();
+    let heard = Heard::default();
     let too_long = Arc::<AtomicBool>::default();
     let message_bytes = limits.message_bytes;
     let (service, program) = match &server.way {
@@ -242,7 +305,7 @@ async fn attempt(
             let shaken = match program.pipes() {
                 Some((output, input)) => {
                     let output = Lines { output, line: 0, most: message_bytes, too_long: Arc::clone(&too_long) };
-                    within(deadline, limits, shake((output, input), handshake, &listener)).await
+                    within(deadline, limits, shake((output, input), handshake, handler, &heard)).await
                 }
                 None => Err(Failure::Other("its input and output cannot be reached".to_owned())),
             };
@@ -262,19 +325,11 @@ async fn attempt(
         }
         Way::Http { url, headers } => {
             let transport = http(url, headers, message_bytes).map_err(Failure::Other)?;
-            (within(deadline, limits, shake(transport, handshake, &listener)).await?, None)
+            (within(deadline, limits, shake(transport, handshake, handler, &heard)).await?, None)
         }
     };
     let peer = service.peer().clone();
-    Ok(Connection {
-        peer,
-        service: Some(service).into(),
-        #[cfg(feature = "runtime")]
-        listener,
-        program,
-        message_bytes,
-        too_long,
-    })
+    Ok(Connection { peer, service: Some(Service::new(service)).into(), heard, program, message_bytes, too_long })
 }
 
 async fn within<T>(
@@ -293,14 +348,16 @@ fn too_long(message_bytes: usize) -> String {
     format!("it sent a message of more than {message_bytes} bytes")
 }
 
-async fn shake<T, E, A>(
+async fn shake<T, E, A, H>(
     transport: T,
     handshake: Handshake,
-    listener: &Arc<Listener>,
-) -> Result<RunningService<RoleClient, Arc<Listener>>, Failure>
+    handler: &H,
+    heard: &Heard,
+) -> Result<RunningService<RoleClient, H>, Failure>
 where
     T: IntoTransport<RoleClient, E, A>,
-    E: std::error::Error + Send + Sync + 'static,
+    E: Error + Send + Sync + 'static,
+    H: ClientHandler + Clone,
 {
     let lifecycle = match handshake {
         Handshake::NewestFirst => {
@@ -308,7 +365,8 @@ where
         }
         Handshake::Known => ClientLifecycleMode::Initialize,
     };
-    serve_client_with_lifecycle(Arc::clone(listener), transport, lifecycle).await.map_err(|error| match error {
+    let transport = Tap::new(transport.into_transport(), heard.clone());
+    serve_client_with_lifecycle(handler.clone(), transport, lifecycle).await.map_err(|error| match error {
         ClientInitializeError::ConflictInitResponseId(..) | ClientInitializeError::UncorrelatedErrorResponse { .. } => {
             Failure::LateAnswer
         }
@@ -317,7 +375,7 @@ where
 }
 
 /// An error with its causes. A server may have written any part of it.
-fn said(error: &dyn std::error::Error) -> String {
+fn said(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

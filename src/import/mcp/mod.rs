@@ -21,6 +21,10 @@
 mod client;
 #[cfg(feature = "mcp")]
 mod connection;
+#[cfg(feature = "mcp")]
+mod kept;
+#[cfg(feature = "mcp")]
+mod tap;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,9 +37,11 @@ use thiserror::Error;
 #[cfg(feature = "mcp")]
 pub use client::{Limits, ListError, Listing, list};
 #[cfg(feature = "mcp")]
-pub use connection::Variable;
+pub use connection::{Begun, Connection, Unreachable, Variable};
 #[cfg(all(feature = "mcp", feature = "runtime"))]
-pub(crate) use connection::{Connection, Tail, Unreachable};
+pub(crate) use connection::{Silent, Tail};
+#[cfg(feature = "mcp")]
+pub use kept::KeptTools;
 
 use crate::excerpt::{MAX_NAME_CHARS, marked};
 use crate::json::Json;
