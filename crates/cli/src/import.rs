@@ -4,6 +4,8 @@ mod filter;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod openapi;
+#[cfg(feature = "mcp")]
+mod watch;
 
 use std::process::ExitCode;
 

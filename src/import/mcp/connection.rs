@@ -15,14 +15,15 @@ use std::time::{Duration, Instant};
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
 use rmcp::model::{ClientRequest, GetExtensions, ProgressNotificationParam, ProtocolVersion, ServerResult};
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, Peer, PeerRequestOptions, RequestHandle, RunningService,
-    RunningServiceCancellationToken, serve_client_with_lifecycle,
+    ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions, RequestHandle,
+    RunningService, RunningServiceCancellationToken, serve_client_with_lifecycle,
 };
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 use rmcp::{ClientHandler, RoleClient, ServiceError};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{timeout, timeout_at};
 
@@ -100,6 +101,25 @@ impl fmt::Display for Tail<'_> {
 pub(crate) struct Silent;
 
 impl ClientHandler for Silent {}
+
+/// Hears that the tools of a server changed, for [`Connection::open`]; answers nothing that it asks.
+///
+/// Servers that speak 2026-07-28 say so only to those who subscribe, which this does not: they are to be asked now and then.
+#[derive(Debug, Clone, Default)]
+pub struct ToolChanges(Arc<Notify>);
+
+impl ToolChanges {
+    /// Waits until they changed, since this was last waited for.
+    pub async fn changed(&self) {
+        self.0.notified().await;
+    }
+}
+
+impl ClientHandler for ToolChanges {
+    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.0.notify_one();
+    }
+}
 
 /// A server with which hands were shaken. Dropped, it is killed, with all that it started. Its messages are those of the
 /// SDK, `rmcp`.

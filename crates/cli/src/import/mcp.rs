@@ -6,11 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use picktools::CatalogOptions;
-use picktools::catalog::Conflicts;
+use picktools::catalog::{CatalogFile, Conflicts};
 use picktools::import::mcp::{Configuration, Server, Way};
+use picktools::{Catalog, CatalogOptions, store};
 
-use super::filter::FilterArgs;
+use super::filter::{Filter, FilterArgs};
+use super::watch::watch;
 use crate::live::{self, LiveArgs};
 use crate::{heading, output, reading};
 
@@ -32,6 +33,12 @@ pub(super) struct McpCommand {
     filter: FilterArgs,
     #[command(flatten)]
     live: LiveArgs,
+    /// Write the tools to this file, wholly or not at all, and not to standard output.
+    #[arg(long, short, value_name = "FILE", help_heading = heading::OUTPUT)]
+    output: Option<PathBuf>,
+    /// Stay connected, and write the file anew whenever the servers have other tools; until it is interrupted.
+    #[arg(long, requires = "output", conflicts_with = "offline", help_heading = heading::OUTPUT)]
+    watch: bool,
     /// A command that starts a server, after `--`.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -48,12 +55,21 @@ impl McpCommand {
             configuration.disabled.extend(read.disabled);
             configuration.faults.extend(read.faults);
         }
+        if let (Some(path), true) = (&self.output, self.watch) {
+            output::warnings(configuration.faults.iter().map(ToString::to_string), "");
+            watch(configuration.servers, self.live.limits(), path, |followed| {
+                let files = followed.tools().map(|(name, tools)| CatalogFile::of_server(name, tools));
+                Ok(lines(&read(&files.collect::<Vec<_>>())?, &filter)?)
+            })?;
+            return Ok(ExitCode::SUCCESS);
+        }
         // Whoever imports wants what there is now.
         let answers = self.live.refreshed().tools(&configuration)?;
-        let catalog =
-            CatalogOptions { conflicts: Conflicts::Warn, ..CatalogOptions::default() }.read_files(&answers.files)?;
-        for tool in catalog.tools().iter().filter(|tool| filter.takes(tool)) {
-            output::verbatim(serde_json::to_string(tool)?)?;
+        let catalog = read(&answers.files)?;
+        let lines = lines(&catalog, &filter)?;
+        match &self.output {
+            Some(path) => store::write(path, lines.as_bytes()).with_context(|| format!("{}", path.display()))?,
+            None => lines.lines().try_for_each(output::verbatim)?,
         }
         let missing: Vec<String> =
             answers.missing.into_iter().chain(catalog.notices().iter().map(ToString::to_string)).collect();
@@ -103,4 +119,14 @@ impl McpCommand {
     fn server(&self, name: &str, way: Way) -> Server {
         Server { name: self.source.clone().unwrap_or_else(|| name.to_owned()), way }
     }
+}
+
+fn read(files: &[CatalogFile]) -> anyhow::Result<Catalog> {
+    Ok(CatalogOptions { conflicts: Conflicts::Warn, ..CatalogOptions::default() }.read_files(files)?)
+}
+
+/// The tools that are taken over, as JSON Lines.
+fn lines(catalog: &Catalog, filter: &Filter) -> serde_json::Result<String> {
+    let taken = catalog.tools().iter().filter(|tool| filter.takes(tool));
+    taken.map(|tool| Ok(serde_json::to_string(tool)? + "\n")).collect()
 }

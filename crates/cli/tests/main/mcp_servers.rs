@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -323,4 +324,60 @@ fn a_real_server_over_http_gives_its_tools() {
     let found = import(&["--url", &url, "--source", "everything", "--only", "echo"]);
     assert_eq!((found.names(), found.code), (vec!["echo"], Some(0)), "{}", found.said);
     assert_eq!(found.tools[0]["source"], "everything");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_watched_catalog_follows_its_servers_and_leaves_none_behind() {
+    let begun = Instant::now();
+    let wait_until = |what: &str, done: &mut dyn FnMut() -> bool| {
+        while !done() {
+            assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let folder = tempfile::tempdir().expect("there is room");
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    let (names, catalog) = (place("names"), place("tools.jsonl"));
+    let written = || -> Vec<String> {
+        let text = fs::read_to_string(&catalog).unwrap_or_default();
+        let tools = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON"));
+        tools.filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect()
+    };
+    fs::write(&names, "first").expect("it can be written");
+    let watch = ["--source", "fake", "--output", &catalog, "--watch", "--", "python3", &fake(), "changes", &names];
+    let mut program = std::process::Command::new(assert_cmd::cargo::cargo_bin!("picktools"));
+    program.args(["import", "mcp"]).args(watch).stdin(Stdio::null()).stderr(Stdio::null());
+    let mut program = program.spawn().expect("it starts");
+    wait_until("the tools are written", &mut || written() == ["first"]);
+    fs::write(&names, "first second").expect("it can be written");
+    wait_until("new tools are written", &mut || written() == ["first", "second"]);
+    // A server that ends keeps its tools until it is there again.
+    fs::write(&names, "die").expect("it can be written");
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(written(), ["first", "second"]);
+    fs::write(&names, "third").expect("it can be written");
+    wait_until("the server is started again", &mut || written() == ["third"]);
+    let sent = std::process::Command::new("kill").args(["-TERM", &program.id().to_string()]).status();
+    assert!(sent.is_ok_and(|status| status.success()));
+    wait_until("the program ends", &mut || program.try_wait().expect("it can be asked").is_some());
+    let is_there = || {
+        let lines = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let mut lines = lines.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+        lines.any(|line| String::from_utf8_lossy(&line).contains(&names))
+    };
+    wait_until("the server ends", &mut || !is_there());
+}
+
+#[test]
+fn tools_are_written_to_a_file_where_one_is_named() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let catalog = folder.path().join("tools.jsonl").display().to_string();
+    let server = ["--", "python3", &fake(), "plain"];
+    let done = import(&[&["--source", "fake", "--output", &catalog], &server[..]].concat());
+    assert_eq!((done.tools.len(), done.code), (0, Some(0)), "{}", done.said);
+    assert!(fs::read_to_string(&catalog).expect("it is written").contains("\"greet\""));
+    let refused = import(&[&["--watch"], &server[..]].concat());
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.said.contains("--output"), "{}", refused.said);
 }

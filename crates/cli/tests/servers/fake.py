@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 
 MODE = sys.argv[1]
@@ -48,7 +49,24 @@ def page(cursor):
         name = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
         greet = {"name": "greet", "description": "Greets somebody", "inputSchema": name}
         return {"tools": [greet, tool("wipe", annotations={"destructiveHint": True}), tool("wait")]}
+    if MODE == "changes":
+        # What stands in a file, a name a line; "die" ends it.
+        with open(sys.argv[2]) as file:
+            names = file.read().split()
+        if names == ["die"]:
+            os._exit(1)
+        return {"tools": [tool(name) for name in names]}
     return {"tools": [tool("greet", title="Greet", outputSchema={"type": "object"})]}
+
+
+def tell_of_changes():
+    seen = os.stat(sys.argv[2]).st_mtime_ns
+    while True:
+        time.sleep(0.02)
+        now = os.stat(sys.argv[2]).st_mtime_ns
+        if now != seen:
+            seen = now
+            send({"method": "notifications/tools/list_changed"})
 
 
 if MODE == "hangs":
@@ -77,6 +95,9 @@ if MODE == "children":
 if MODE == "environment":
     print(json.dumps(sorted(os.environ)), os.getcwd(), file=sys.stderr, flush=True)
     sys.exit(1)
+
+if MODE == "changes":
+    threading.Thread(target=tell_of_changes, daemon=True).start()
 
 for line in sys.stdin:
     message = json.loads(line)
