@@ -321,15 +321,17 @@ impl Hydrator {
         &self.callable.catalog
     }
 
-    /// The tool that a called name means, which the caller may run.
-    #[cfg(feature = "runtime")]
-    pub(crate) fn tool_of(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
+    /// Finds the tool that a called name means, which the caller may run.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] when there is none, or several.
+    pub fn tool_of(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
         self.resolve(name).map(|found| self.callable.catalog.tool(found.tool))
     }
 
-    /// The tools that the caller may run.
-    #[cfg(feature = "runtime")]
-    pub(crate) fn admitted(&self) -> impl Iterator<Item = &Arc<Tool>> {
+    /// Returns the tools that the caller may run, in the order of the catalog.
+    pub fn admitted(&self) -> impl Iterator<Item = &Arc<Tool>> {
         let tools = self.callable.catalog.tools().iter().enumerate();
         tools.filter(|(index, _)| self.admits(ToolId::from_index(*index))).map(|(_, tool)| tool)
     }

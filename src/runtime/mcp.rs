@@ -22,7 +22,7 @@ use super::{lock, waiting};
 use crate::call::ValidCall;
 use crate::catalog::Tool;
 use crate::excerpt::{MAX_NAME_CHARS, cut, marked};
-use crate::import::mcp::{Begun, Connection, Limits, Server, Silent, Tail, Unreachable};
+use crate::import::mcp::{Begun, Connection, Limits, Said, Server, Silent, Tail, Unreachable};
 
 /// The most bytes that are kept of what a tool gives: its text, its data in base64, and its structured content.
 const MAX_CONTENT_BYTES: usize = 1 << 20;
@@ -158,7 +158,11 @@ impl McpServer {
         let params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
         let request = CallToolRequest::new(params);
         let context_of_progress = context.clone();
-        let hear = move |progress| context_of_progress.emit_output_chunk(&told(&progress));
+        let hear = move |said| {
+            if let Said::Progress(progress) = said {
+                context_of_progress.emit_output_chunk(&told(&progress));
+            }
+        };
         let options = PeerRequestOptions::no_options();
         let answer = match connection.begin(ClientRequest::CallToolRequest(request), options, hear).await {
             Ok(begun) => Asked::new(self, context).answer(begun).await,

@@ -63,6 +63,14 @@ pub use read::{Read, ReadOptions};
 pub use result::{ErrorType, Failure, PREVIEW_LINES, ToolResult};
 pub use tool::{CloseFuture, RunFuture, RunnableTool};
 
+use crate::call::ValidCall;
+
+/// Writes a call for people, `tool(param="value")`: short, on one line, and with each secret replaced.
+pub fn told(call: &ValidCall) -> String {
+    let (arguments, _) = redaction::redacted(call.arguments(), call.tool().parameters.as_ref());
+    redaction::call(call.tool().id.as_str(), &arguments)
+}
+
 /// Locks what no panic leaves half-changed.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,5 +1,5 @@
-//! `src/lib.rs` declares its modules in order, and a module uses only those above it; the library prints nothing
-//! and reads no environment. Checked on the text of the sources, without comments, strings and tests.
+//! A library's `lib.rs` declares its modules in order, and a module uses only those above it; the libraries print nothing
+//! and read no environment. Checked on the text of the sources, without comments, strings and tests.
 
 use std::fs;
 use std::path::Path;
@@ -9,21 +9,28 @@ use crate::support::root;
 /// A source file: its path below `src`, with `/`, and its text.
 type Source = (String, String);
 
+/// Where the sources of the libraries are.
+const LIBRARIES: [&str; 2] = ["src", "crates/server/src"];
+
 #[test]
 fn imports_go_one_way() {
-    let (lib, files) = (read("lib.rs"), sources());
-    let modules = modules(&lib);
-    for module in &modules {
-        assert!(files.iter().any(|(path, _)| module_of(path) == module), "no file was found for the module {module}");
+    for library in LIBRARIES {
+        let (lib, files) = (read(library, "lib.rs"), sources(library));
+        for module in &modules(&lib) {
+            let is_there = files.iter().any(|(path, _)| module_of(path) == module);
+            assert!(is_there, "no file was found for the module {module} of {library}");
+        }
+        let found = wrong_imports(&lib, &files);
+        assert!(found.is_empty(), "{library}: {}", found.join("\n"));
     }
-    let found = wrong_imports(&lib, &files);
-    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 #[test]
-fn the_library_neither_prints_nor_reads_the_environment() {
-    let found = wrong_effects(&sources());
-    assert!(found.is_empty(), "{}", found.join("\n"));
+fn the_libraries_neither_print_nor_read_the_environment() {
+    for library in LIBRARIES {
+        let found = wrong_effects(&sources(library));
+        assert!(found.is_empty(), "{library}: {}", found.join("\n"));
+    }
 }
 
 #[test]
@@ -73,25 +80,25 @@ fn a_wrong_effect_is_caught_wherever_it_stands() {
     }
 }
 
-fn read(path: &str) -> String {
-    fs::read_to_string(root("src").join(path)).expect("a source file can be read")
+fn read(library: &str, path: &str) -> String {
+    fs::read_to_string(root(library).join(path)).expect("a source file can be read")
 }
 
-/// Every source file but the root.
-fn sources() -> Vec<Source> {
-    fn walk(folder: &Path, below: &str, found: &mut Vec<Source>) {
+/// Every source file of a library but the root.
+fn sources(library: &str) -> Vec<Source> {
+    fn walk(library: &str, folder: &Path, below: &str, found: &mut Vec<Source>) {
         for entry in fs::read_dir(folder).expect("the folder can be read") {
             let entry = entry.expect("the folder can be read");
             let path = format!("{below}{}", entry.file_name().to_string_lossy());
             if entry.path().is_dir() {
-                walk(&entry.path(), &format!("{path}/"), found);
+                walk(library, &entry.path(), &format!("{path}/"), found);
             } else if path.ends_with(".rs") {
-                found.push((path.clone(), read(&path)));
+                found.push((path.clone(), read(library, &path)));
             }
         }
     }
     let mut found = Vec::new();
-    walk(&root("src"), "", &mut found);
+    walk(library, &root(library), "", &mut found);
     found.retain(|(path, _)| path != "lib.rs");
     found.sort();
     // `#[cfg(test)] mod tests;` stands in another file than the tests it declares.

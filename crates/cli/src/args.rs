@@ -482,3 +482,10 @@ fn user_cache_dir() -> Option<PathBuf> {
 pub(super) fn default_cache_dir() -> Option<PathBuf> {
     std::env::var_os("PICKTOOLS_CACHE_DIR").map(PathBuf::from).or_else(user_cache_dir)
 }
+
+/// The folder of what must not be lost, such as approvals.
+#[cfg(feature = "server")]
+pub(super) fn default_state_dir() -> Option<PathBuf> {
+    let of_user = || Some(directories::ProjectDirs::from("", "", "picktools")?.data_local_dir().to_owned());
+    std::env::var_os("PICKTOOLS_STATE_DIR").map(PathBuf::from).or_else(of_user)
+}

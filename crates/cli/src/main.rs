@@ -3,6 +3,8 @@
 //! Answers go to standard output, everything else to standard error. Exit codes: 0 done, 1 answered "no",
 //! 2 usage or input error; with `--json` an error is an answer too: `{"error": {"message": …, "causes": […]}}`.
 
+#[cfg(feature = "server")]
+mod approve;
 mod args;
 mod asking;
 #[cfg(feature = "runtime")]
@@ -20,6 +22,8 @@ mod interruption;
 #[cfg(feature = "mcp")]
 mod live;
 mod llm;
+#[cfg(feature = "server")]
+mod mcp;
 mod models;
 mod numbers;
 mod output;
@@ -34,6 +38,10 @@ mod run;
 mod runners;
 #[cfg(feature = "runtime")]
 mod running;
+#[cfg(feature = "mcp")]
+mod servers;
+#[cfg(feature = "server")]
+mod serve;
 mod signals;
 mod translate;
 mod validate;
@@ -78,6 +86,16 @@ enum Command {
     Run(run::RunCommand),
     /// Look for what is wrong with a catalog: schemas, names and aliases, and texts written to deceive a model.
     Check(check::CheckCommand),
+    /// Serve one client as one MCP server before many: on standard input and output, it shows the few tools that a request
+    /// needs.
+    #[cfg(feature = "server")]
+    Mcp(mcp::McpCommand),
+    /// Serve many clients as one MCP server before many, over HTTP.
+    #[cfg(feature = "server")]
+    Serve(serve::ServeCommand),
+    /// Show the definitions of MCP servers that wait for approval, with what changed, and approve them.
+    #[cfg(feature = "server")]
+    Approve(approve::ApproveCommand),
     /// Make a catalog, as JSON Lines, of what people already have: OpenAPI documents, MCP servers.
     Import(import::ImportCommand),
     /// Measure ranking quality and latency on queries with known answers.
@@ -109,6 +127,12 @@ fn main() -> ExitCode {
         Command::Call(command) => command.run(),
         #[cfg(feature = "runtime")]
         Command::Run(command) => command.run(),
+        #[cfg(feature = "server")]
+        Command::Mcp(command) => command.run(),
+        #[cfg(feature = "server")]
+        Command::Serve(command) => command.run(),
+        #[cfg(feature = "server")]
+        Command::Approve(command) => command.run(),
         Command::Check(command) => command.run(),
         Command::Index(command) => command.run().map(done),
         Command::Import(command) => command.run(),

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
-use rmcp::model::{ClientRequest, GetExtensions, ProgressNotificationParam, ProtocolVersion, ServerResult};
+use rmcp::model::{ClientRequest, GetExtensions, ProtocolVersion, ServerResult};
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions, RequestHandle,
     RunningService, RunningServiceCancellationToken, serve_client_with_lifecycle,
@@ -28,7 +28,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{timeout, timeout_at};
 
 use super::client::Limits;
-use super::tap::{Heard, Hearer, Tap};
+use super::tap::{Heard, Hearer, Said, Tap};
 use super::{Server, Way};
 use crate::excerpt::marked;
 
@@ -171,7 +171,7 @@ impl Connection {
         self.peer.is_transport_closed()
     }
 
-    /// Sends a request. `hear` is told how far it is, in the order in which the server says it, and not after the answer.
+    /// Sends a request. `hear` is told what the server says during it, in its order, and not after the answer.
     ///
     /// # Errors
     ///
@@ -180,7 +180,7 @@ impl Connection {
         &self,
         mut request: ClientRequest,
         options: PeerRequestOptions,
-        hear: impl Fn(ProgressNotificationParam) + Send + Sync + 'static,
+        hear: impl Fn(Said) + Send + Sync + 'static,
     ) -> Result<Begun, ServiceError> {
         request.extensions_mut().insert(Hearer::new(hear));
         let handle = self.peer.send_cancellable_request(request, options).await?;

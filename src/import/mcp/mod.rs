@@ -42,6 +42,8 @@ pub use connection::{Begun, Connection, ToolChanges, Unreachable, Variable};
 pub(crate) use connection::{Silent, Tail};
 #[cfg(feature = "mcp")]
 pub use kept::KeptTools;
+#[cfg(feature = "mcp")]
+pub use tap::Said;
 
 use crate::excerpt::{MAX_NAME_CHARS, marked};
 use crate::json::Json;

@@ -1,8 +1,10 @@
-//! How far a request is, told in the order in which the server says it.
+//! What a server says during a request, told in the order in which it says it.
 //!
 //! The SDK handles each notification in a task of its own, so that the second may come before the first, and either after
 //! the answer. This stands between it and the transport: a request is known before its bytes leave, and its progress is
 //! told before the next message is read.
+
+#![expect(deprecated, reason = "lines for logs are what servers send that speak a revision before 2026-07-28")]
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,17 +13,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientRequest, GetExtensions, GetMeta, JsonRpcMessage, ProgressNotificationParam, ProgressToken, ServerNotification,
+    ClientRequest, GetExtensions, GetMeta, JsonRpcMessage, LoggingMessageNotificationParam, ProgressNotificationParam,
+    ProgressToken, ServerNotification,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 
-/// Hears how far a request is. A request has it in its extensions, which are not sent.
+/// What a server says during a request.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Said {
+    /// How far it is.
+    Progress(ProgressNotificationParam),
+    /// A line for a log. It names no request: told where only one is under way.
+    Log(LoggingMessageNotificationParam),
+}
+
+/// Hears what is said during a request. A request has it in its extensions, which are not sent.
 #[derive(Clone)]
-pub(super) struct Hearer(Arc<dyn Fn(ProgressNotificationParam) + Send + Sync>);
+pub(super) struct Hearer(Arc<dyn Fn(Said) + Send + Sync>);
 
 impl Hearer {
-    pub(super) fn new(hear: impl Fn(ProgressNotificationParam) + Send + Sync + 'static) -> Self {
+    pub(super) fn new(hear: impl Fn(Said) + Send + Sync + 'static) -> Self {
         Self(Arc::new(hear))
     }
 }
@@ -57,12 +70,22 @@ impl Heard {
         // Outside the lock: whoever hears may do what it likes.
         let hearer = self.lock().get(&progress.progress_token).cloned();
         if let Some(Hearer(hear)) = hearer {
-            hear(progress);
+            hear(Said::Progress(progress));
+        }
+    }
+
+    fn log(&self, line: LoggingMessageNotificationParam) {
+        let only = {
+            let heard = self.lock();
+            heard.values().next().filter(|_| heard.len() == 1).cloned()
+        };
+        if let Some(Hearer(hear)) = only {
+            hear(Said::Log(line));
         }
     }
 }
 
-/// A transport that tells of progress itself.
+/// A transport that tells of progress and log lines itself.
 pub(super) struct Tap<T> {
     transport: T,
     heard: Heard,
@@ -96,6 +119,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
             match self.transport.receive().await? {
                 JsonRpcMessage::Notification(notification) => match notification.notification {
                     ServerNotification::ProgressNotification(progress) => self.heard.tell(progress.params),
+                    ServerNotification::LoggingMessageNotification(line) => self.heard.log(line.params),
                     _ => return Some(JsonRpcMessage::Notification(notification)),
                 },
                 message => return Some(message),

@@ -30,6 +30,11 @@ mod importing;
 // MCP servers.
 #[cfg(feature = "mcp")]
 mod mcp_servers;
+// The gateway: one client, then many.
+#[cfg(feature = "server")]
+mod gateway;
+#[cfg(feature = "server")]
+mod gateway_http;
 // Running tools.
 #[cfg(all(feature = "mcp", feature = "runtime"))]
 mod running;

@@ -229,7 +229,7 @@ fn what_was_sent_is_used_for_a_while_and_where_a_server_does_not_answer() {
 }
 
 /// A file of the servers that `scripts/fetch-servers.sh` installs.
-fn installed(path: &str) -> String {
+pub(crate) fn installed(path: &str) -> String {
     let path = root("target/servers").join(path);
     assert!(path.exists(), "{} is missing; run scripts/fetch-servers.sh", path.display());
     path.display().to_string()

@@ -1,0 +1,169 @@
+//! `picktools approve`: the definitions of MCP servers that wait, and what changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use picktools::excerpt::marked;
+use picktools_server::{Held, Pins};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{heading, mcp, output};
+
+/// The most characters of a value that are shown.
+const MAX_VALUE_CHARS: usize = 2_000;
+
+#[derive(Args)]
+pub(super) struct ApproveCommand {
+    /// What to approve, as `server/tool`; without any, what waits is shown.
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Approve all that waits of a server.
+    #[arg(long, value_name = "SERVER", help_heading = heading::GATEWAY)]
+    all_of: Option<String>,
+    /// Refuse these: they stay held, and are no longer shown.
+    #[arg(long, value_name = "NAME", help_heading = heading::GATEWAY)]
+    deny: Vec<String>,
+    /// Forget what is known of a server, so that its next listing is its first.
+    #[arg(long, value_name = "SERVER", help_heading = heading::GATEWAY)]
+    forget: Option<String>,
+    /// The folder of what was approved [default: the user's folder of data].
+    #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
+    state_dir: Option<PathBuf>,
+    /// Do not ask.
+    #[arg(long, short, help_heading = heading::GATEWAY)]
+    yes: bool,
+    /// Print JSON.
+    #[arg(long, help_heading = heading::OUTPUT)]
+    json: bool,
+}
+
+/// A definition that waits, and how it differs from what was approved.
+#[derive(Serialize)]
+struct Waiting<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    held: &'a Held,
+    /// The approved value and the new one, by JSON pointer.
+    changes: BTreeMap<String, (Option<Value>, Option<Value>)>,
+}
+
+impl ApproveCommand {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let pins = Pins::open(mcp::pins_folder(self.state_dir.as_deref())?)?;
+        let mut has_decided = false;
+        if let Some(source) = &self.forget {
+            pins.forget(source)?;
+            output::note(format!("forgot {source}"));
+            has_decided = true;
+        }
+        for name in &self.deny {
+            pins.deny(name)?;
+            output::note(format!("refused {name}"));
+            has_decided = true;
+        }
+        let held = pins.held()?;
+        let of_source = |name: &String| self.all_of.as_ref().is_some_and(|all| name.split('/').next() == Some(all));
+        let named: BTreeSet<&String> = self.names.iter().chain(held.keys().filter(|name| of_source(name))).collect();
+        for name in &named {
+            anyhow::ensure!(held.contains_key(*name), "{name:?} does not wait; `picktools approve` shows what does");
+        }
+        anyhow::ensure!(
+            self.all_of.is_none() || !named.is_empty(),
+            "nothing of {:?} waits; `picktools approve` shows what does",
+            self.all_of.as_deref().unwrap_or_default()
+        );
+        let is_shown = |name: &String, held: &Held| {
+            if named.is_empty() { !held.denied && !has_decided } else { named.contains(name) }
+        };
+        let mut waiting = Vec::new();
+        for (name, held) in held.iter().filter(|(name, held)| is_shown(name, held)) {
+            let approved = pins.approved(name)?;
+            waiting.push(Waiting { name, held, changes: changes(approved.as_ref(), &held.definition) });
+        }
+        if self.json {
+            output::json(&waiting)?;
+        } else {
+            waiting.iter().try_for_each(show)?;
+        }
+        if named.is_empty() {
+            if !self.json && waiting.is_empty() && !has_decided {
+                output::note("nothing waits");
+            }
+            return Ok(if waiting.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        if !self.yes && !asked(waiting.len())? {
+            output::note("nothing was approved");
+            return Ok(ExitCode::FAILURE);
+        }
+        let shown: Vec<(String, String)> =
+            waiting.iter().map(|waiting| (waiting.name.to_owned(), waiting.held.digest.clone())).collect();
+        pins.approve(&shown)?;
+        output::note(format!("approved {}", shown.len()));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Asks on a terminal; without one the answer is no.
+fn asked(count: usize) -> anyhow::Result<bool> {
+    if !io::stdin().is_terminal() {
+        output::note("there is no terminal to ask on; give --yes to approve what is shown");
+        return Ok(false);
+    }
+    write!(io::stderr(), "Approve {count} definitions as shown? [y/N] ")?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+}
+
+fn show(waiting: &Waiting<'_>) -> anyhow::Result<()> {
+    output::answer(format!("{}: {}", marked(waiting.name, 200), waiting.held.why))?;
+    for finding in &waiting.held.findings {
+        output::answer(format!("  ! {}", marked(finding, MAX_VALUE_CHARS)))?;
+    }
+    let value = |value: &Value| marked(&value.to_string(), MAX_VALUE_CHARS).into_owned();
+    for (pointer, (before, now)) in &waiting.changes {
+        let pointer = marked(pointer, 200);
+        if let Some(before) = before {
+            output::answer(format!("  - {pointer}: {}", value(before)))?;
+        }
+        if let Some(now) = now {
+            output::answer(format!("  + {pointer}: {}", value(now)))?;
+        }
+    }
+    Ok(())
+}
+
+/// What two definitions do not have in common, by JSON pointer.
+fn changes(before: Option<&Value>, now: &Value) -> BTreeMap<String, (Option<Value>, Option<Value>)> {
+    fn leaves(value: &Value, pointer: &str, found: &mut BTreeMap<String, Value>) {
+        match value {
+            Value::Object(members) if !members.is_empty() => {
+                for (key, member) in members {
+                    leaves(member, &format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1")), found);
+                }
+            }
+            Value::Array(items) if !items.is_empty() => {
+                for (index, item) in items.iter().enumerate() {
+                    leaves(item, &format!("{pointer}/{index}"), found);
+                }
+            }
+            leaf => drop(found.insert(pointer.to_owned(), leaf.clone())),
+        }
+    }
+    let (mut old, mut new) = (BTreeMap::new(), BTreeMap::new());
+    if let Some(before) = before {
+        leaves(before, "", &mut old);
+    }
+    leaves(now, "", &mut new);
+    let pointers: BTreeSet<String> = old.keys().chain(new.keys()).cloned().collect();
+    let differs = |pointer: &String| old.get(pointer) != new.get(pointer);
+    let pair = |pointer: String| {
+        let values = (old.get(&pointer).cloned(), new.get(&pointer).cloned());
+        (pointer, values)
+    };
+    pointers.into_iter().filter(differs).map(pair).collect()
+}

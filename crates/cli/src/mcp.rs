@@ -1,0 +1,111 @@
+//! `picktools mcp`: the gateway for one client, on standard input and output.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Args;
+use picktools_server::settings::{Mode, Role, Share, Unsafe};
+use picktools_server::{Gateway, GatewayOptions, Pins, Settings};
+
+use crate::interruption::interrupted;
+use crate::servers::ServerArgs;
+use crate::{args, heading, output, reading};
+
+#[derive(Args)]
+pub(super) struct McpCommand {
+    #[command(flatten)]
+    servers: ServerArgs,
+    #[command(flatten)]
+    gateway: GatewayArgs,
+}
+
+/// How a gateway stands before its servers.
+#[derive(Args)]
+pub(super) struct GatewayArgs {
+    /// A file of settings: what is shown, who may do what, how servers are kept (docs/gateway.md).
+    #[arg(long, value_name = "FILE", help_heading = heading::GATEWAY)]
+    settings: Option<PathBuf>,
+    /// What the client is shown: all tools where they cost few tokens, and else tools that search and call; or one of these
+    /// always.
+    #[arg(long, value_name = "MODE", value_parser = ["auto", "search", "dynamic", "pass-through"], help_heading = heading::GATEWAY)]
+    mode: Option<String>,
+    /// What becomes of calls of tools that are marked as destructive.
+    #[arg(long = "unsafe", value_name = "WHAT", value_parser = ["deny", "confirm", "allow"], help_heading = heading::GATEWAY)]
+    marked_unsafe: Option<String>,
+    /// The folder of what was approved [default: the user's folder of data].
+    #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
+    state_dir: Option<PathBuf>,
+}
+
+/// The folder of what was approved.
+pub(super) fn pins_folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let folder = given.map(Path::to_owned).or_else(args::default_state_dir);
+    Ok(folder.context("there is no folder of the user for data; give --state-dir")?.join("gateway"))
+}
+
+impl GatewayArgs {
+    /// What the operator says.
+    fn settings(&self) -> anyhow::Result<Settings> {
+        let mut settings = match &self.settings {
+            Some(path) => {
+                let text = String::from_utf8(reading::read_input(path)?).context("the settings are not UTF-8")?;
+                Settings::read(&text).with_context(|| format!("{}", path.display()))?
+            }
+            None => Settings::default(),
+        };
+        if let Some(mode) = &self.mode {
+            settings.mode = match mode.as_str() {
+                "search" => Mode::Search,
+                "dynamic" => Mode::Dynamic,
+                "pass-through" => Mode::PassThrough,
+                _ => Mode::Auto,
+            };
+        }
+        if let Some(what) = &self.marked_unsafe {
+            let role: &mut Role =
+                settings.roles.entry(picktools_server::settings::DEFAULT_ROLE.to_owned()).or_default();
+            role.marked_unsafe = match what.as_str() {
+                "deny" => Unsafe::Deny,
+                "allow" => Unsafe::Allow,
+                _ => Unsafe::Confirm,
+            };
+        }
+        Ok(settings)
+    }
+
+    /// What a gateway before these servers is made of.
+    pub(super) fn options(&self, servers: &ServerArgs, share: Share) -> anyhow::Result<GatewayOptions> {
+        let configuration = servers.configuration()?;
+        output::warnings(configuration.faults.iter().map(ToString::to_string), "");
+        Ok(GatewayOptions {
+            servers: configuration.servers,
+            settings: self.settings()?,
+            environment: Arc::new(|name: &str| std::env::var_os(name)),
+            kept: args::default_cache_dir().map(|folder| folder.join("mcp")),
+            share,
+            pins: Some(Pins::open(pins_folder(self.state_dir.as_deref())?)?),
+        })
+    }
+}
+
+impl McpCommand {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let options = self.gateway.options(&self.servers, Share::All)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let served = runtime.block_on(async {
+            let gateway = Gateway::open(options)?;
+            let served = tokio::select! {
+                served = gateway.serve_stdio() => served,
+                () = interrupted() => Ok(()),
+            };
+            gateway.end().await;
+            served
+        });
+        // A pending read of standard input must not hold the end up.
+        runtime.shutdown_background();
+        served?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

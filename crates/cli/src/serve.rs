@@ -1,0 +1,70 @@
+//! `picktools serve`: the gateway for many clients, over HTTP.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use picktools_server::settings::Share;
+use picktools_server::{Gateway, Http, new_key};
+use serde_json::json;
+
+use crate::interruption::interrupted;
+use crate::mcp::GatewayArgs;
+use crate::servers::ServerArgs;
+use crate::{heading, output};
+
+#[derive(Args)]
+pub(super) struct ServeCommand {
+    #[command(flatten)]
+    servers: ServerArgs,
+    #[command(flatten)]
+    gateway: GatewayArgs,
+    /// The address to listen on. Others than this machine need keys in the settings, and TLS.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787", help_heading = heading::GATEWAY)]
+    listen: SocketAddr,
+    /// The file of a certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = heading::GATEWAY)]
+    tls_cert: Option<PathBuf>,
+    /// The file of its key, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = heading::GATEWAY)]
+    tls_key: Option<PathBuf>,
+    /// Serve other machines without TLS, where something before this speaks TLS.
+    #[arg(long, conflicts_with = "tls_cert", help_heading = heading::GATEWAY)]
+    plain_http: bool,
+    /// Print a new key and the entry for the settings, and serve nothing.
+    #[arg(long, value_name = "NAME", help_heading = heading::GATEWAY)]
+    new_key: Option<String>,
+}
+
+impl ServeCommand {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(name) = &self.new_key {
+            let (key, stored) = new_key()?;
+            output::note("the key, which is shown this once:");
+            output::verbatim(&key)?;
+            output::note(format!("for `keys` of the settings: {}", json!({"name": name, "sha256": stored})));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let options = self.gateway.options(&self.servers, Share::Owner)?;
+        let http =
+            Http { listen: self.listen, tls: self.tls_cert.clone().zip(self.tls_key.clone()), plain: self.plain_http };
+        let scheme = if http.tls.is_some() { "https" } else { "http" };
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let gateway = Gateway::open(options)?;
+            let served = async {
+                let mut serving = gateway.serve_http(&http).await?;
+                output::note(format!("serving {scheme}://{}/mcp", serving.address()));
+                tokio::select! {
+                    ended = serving.ended() => ended,
+                    () = interrupted() => Ok(()),
+                }
+            };
+            let served = served.await;
+            gateway.end().await;
+            served
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,461 @@
+//! The gateway over HTTP: keys, sessions, and what is each client's own.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::cli::{stderr, stdout};
+use crate::gateway::{Place, gateway_program, upstream};
+use crate::mcp_servers::installed;
+use crate::support::root;
+
+/// A gateway that listens.
+struct Serving {
+    child: Child,
+    address: SocketAddr,
+    _place: Place,
+}
+
+impl Serving {
+    fn start(place: Place, more: &[&str]) -> Self {
+        let mut child = gateway_program()
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(place.arguments())
+            .args(more)
+            .env("PICKTOOLS_CACHE_DIR", place.path("cache"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+        let address = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .find_map(|line| line.split("://").nth(1)?.trim_end_matches("/mcp").parse().ok())
+            .expect("it says where it listens");
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+        Self { child, address, _place: place }
+    }
+
+    /// With the server whose tools go right and wrong, under these settings.
+    fn with(settings: &Value) -> Self {
+        let place = Place::with(&json!({"up": upstream()}));
+        place.write("settings.json", settings);
+        Self::start(place, &[])
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    /// Sends a request as it stands, and returns status, head and body.
+    fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let mut stream = TcpStream::connect(self.address).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(40))).expect("a limit");
+        let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+        if headers.iter().all(|(name, _)| *name != "Host") {
+            head.push_str(&format!("Host: {}\r\n", self.address));
+        }
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        stream.write_all(format!("{head}\r\n{body}").as_bytes()).expect("it is read");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        Answer { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
+    fn post(&self, headers: &[(&str, &str)], message: &Value) -> Answer {
+        let accept = [("Accept", "application/json, text/event-stream"), ("Content-Type", "application/json")];
+        self.raw("POST", "/mcp", &[&accept, headers].concat(), &message.to_string())
+    }
+
+    /// Begins a session of a revision.
+    fn session(&self, version: &str, headers: &[(&str, &str)]) -> Session<'_> {
+        let params =
+            json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+        let hello = self.post(headers, &json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}));
+        assert_eq!(hello.status, 200, "{}", hello.body);
+        assert_eq!(hello.message(0)["result"]["protocolVersion"], version);
+        let id = hello.header("mcp-session-id").expect("a session").to_owned();
+        let key = headers.iter().find(|(name, _)| *name == "Authorization").map(|(_, value)| (*value).to_owned());
+        let session = Session { serving: self, id, version: version.to_owned(), key };
+        session.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        session
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.child.kill().and_then(|()| self.child.wait()).expect("it can be ended");
+    }
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.head
+            .lines()
+            .find_map(|line| line.split_once(": ").filter(|(key, _)| key.eq_ignore_ascii_case(name)))
+            .map(|it| it.1)
+    }
+
+    /// The message of this id, of a stream of events or a body of JSON.
+    fn message(&self, id: u64) -> Value {
+        let texts = self.body.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
+        let mut messages = texts.filter_map(|text| serde_json::from_str::<Value>(text).ok());
+        messages.find(|message| message["id"] == id).unwrap_or_else(|| panic!("{id}: {}", self.body))
+    }
+}
+
+struct Session<'a> {
+    serving: &'a Serving,
+    id: String,
+    version: String,
+    key: Option<String>,
+}
+
+impl Session<'_> {
+    fn post(&self, message: &Value) -> Answer {
+        let mut headers = vec![("Mcp-Session-Id", self.id.as_str()), ("MCP-Protocol-Version", self.version.as_str())];
+        headers.extend(self.key.as_deref().map(|key| ("Authorization", key)));
+        self.serving.post(&headers, message)
+    }
+
+    fn ask(&self, method: &str, params: &Value) -> Value {
+        self.post(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})).message(1)
+    }
+
+    fn call(&self, name: &str, arguments: &Value) -> String {
+        let answer = self.ask("tools/call", &json!({"name": name, "arguments": arguments}));
+        answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+}
+
+fn digest(key: &str) -> String {
+    Sha256::digest(key).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn pages_of_others_and_other_names_of_this_machine_are_refused() {
+    let serving = Serving::with(&json!({}));
+    let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "ping"});
+    for header in [
+        ("Origin", "http://evil.example"),
+        ("Origin", "null"),
+        ("Origin", "http://127.0.0.1:1"),
+        ("Origin", "https://localhost"),
+        ("Host", "evil.example"),
+        ("Host", "127.0.0.1.evil.example"),
+    ] {
+        assert_eq!(serving.post(&[header], &hello).status, 403, "{header:?}");
+    }
+    let own = format!("http://{}", serving.address);
+    assert_ne!(serving.post(&[("Origin", &own)], &hello).status, 403);
+    assert_eq!(serving.raw("GET", "/healthz", &[], "").status, 200);
+    assert_eq!(serving.raw("GET", "/other", &[], "").status, 404);
+}
+
+#[test]
+fn a_key_opens_its_own_sessions_and_no_others() {
+    let keys = json!([
+        {"name": "one", "sha256": digest("first")},
+        {"name": "two", "sha256": digest("second"), "role": "reader"},
+        {"name": "old", "sha256": digest("third"), "expires": 1},
+    ]);
+    let roles = json!({"reader": {"unsafe": "deny", "deny": ["up/e*"]}});
+    let serving = Serving::with(&json!({"mode": "search", "keys": keys, "roles": roles}));
+    let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "ping"});
+    for headers in [
+        vec![],
+        vec![("Authorization", "Bearer wrong")],
+        vec![("Authorization", "Bearer ")],
+        vec![("Authorization", "Basic first")],
+        vec![("Authorization", "Bearer third")],
+        vec![("Authorization", "Bearer first"), ("Authorization", "Bearer second")],
+        vec![("X-Api-Key", "first")],
+    ] {
+        let refused = serving.post(&headers, &hello);
+        assert_eq!(refused.status, 401, "{headers:?}");
+        assert_eq!(refused.header("WWW-Authenticate"), Some("Bearer"));
+    }
+    assert_eq!(serving.raw("POST", "/mcp?key=first", &[], "{}").status, 401);
+
+    let one = serving.session("2025-11-25", &[("Authorization", "Bearer first")]);
+    let two = serving.session("2025-11-25", &[("Authorization", "Bearer second")]);
+    assert_eq!(one.call("up__echo", &json!({"text": "mine"})), "mine");
+    let refused = two.ask("tools/call", &json!({"name": "up__echo", "arguments": {"text": "x"}}));
+    assert_eq!(refused["error"]["code"], -32602, "its role has no such tool: {refused}");
+    assert_eq!(two.call("up__count", &json!({})), "1");
+    for (method, body) in [("POST", hello.to_string()), ("GET", String::new()), ("DELETE", String::new())] {
+        let headers = [
+            ("Authorization", "Bearer second"),
+            ("Mcp-Session-Id", one.id.as_str()),
+            ("Accept", "application/json, text/event-stream"),
+            ("Content-Type", "application/json"),
+            ("Last-Event-ID", "0"),
+        ];
+        assert_eq!(serving.raw(method, "/mcp", &headers, &body).status, 404, "{method}: as if it did not exist");
+    }
+    assert_eq!(one.call("up__echo", &json!({"text": "still mine"})), "still mine");
+}
+
+#[test]
+fn what_one_client_does_is_not_seen_by_another() {
+    let serving = Serving::with(&json!({}));
+    let (one, two) = (serving.session("2025-11-25", &[]), serving.session("2025-11-25", &[]));
+    for count in 1..=3 {
+        assert_eq!(one.call("up__count", &json!({})), count.to_string());
+        assert_eq!(two.call("up__count", &json!({})), count.to_string());
+    }
+    let shared = Serving::with(&json!({"upstreams": {"*": {"share": "all"}}}));
+    let (one, two) = (shared.session("2025-11-25", &[]), shared.session("2025-11-25", &[]));
+    assert_eq!(
+        (one.call("up__count", &json!({})), two.call("up__count", &json!({}))),
+        ("1".to_owned(), "2".to_owned())
+    );
+
+    std::thread::scope(|scope| {
+        for user in 0..8 {
+            let serving = &serving;
+            scope.spawn(move || {
+                let session = serving.session("2025-11-25", &[]);
+                for round in 0..20 {
+                    let text = format!("{user} in {round}");
+                    assert_eq!(session.call("up__echo", &json!({"text": text})), text);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn every_revision_of_the_protocol_is_spoken_with_sessions_or_without() {
+    let serving = Serving::with(&json!({}));
+    for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
+        let session = serving.session(version, &[]);
+        assert_eq!(session.call("up__echo", &json!({"text": version})), version);
+    }
+    let ask = |id: u64, method: &str, name: Option<&str>, mut params: Value| {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let mut headers = vec![("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method)];
+        headers.extend(name.map(|name| ("Mcp-Name", name)));
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        serving.post(&headers, &message).message(id)
+    };
+    let found = ask(1, "server/discover", None, json!({}));
+    assert!(found["result"]["supportedVersions"].to_string().contains("2026-07-28"), "{found}");
+    let listed = ask(2, "tools/list", None, json!({}));
+    assert_eq!(listed["result"]["tools"].as_array().map(Vec::len), Some(25), "{listed}");
+    for count in 1..=2 {
+        let counted = ask(3, "tools/call", Some("up__count"), json!({"name": "up__count", "arguments": {}}));
+        assert_eq!(counted["result"]["content"][0]["text"], count.to_string(), "the key's own connection: {counted}");
+    }
+}
+
+#[test]
+fn who_asks_too_often_is_told_when_to_come_again() {
+    let key = json!({"name": "one", "sha256": digest("first"), "per_minute": 6, "burst": 5});
+    let serving = Serving::with(&json!({"keys": [key]}));
+    let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "ping"});
+    let answers: Vec<Answer> = (0..8).map(|_| serving.post(&[("Authorization", "Bearer first")], &hello)).collect();
+    let refused: Vec<&Answer> = answers.iter().filter(|answer| answer.status == 429).collect();
+    assert_eq!(refused.len(), 3);
+    assert!(refused[0].header("Retry-After").and_then(|time| time.parse::<u64>().ok()).is_some_and(|time| time >= 1));
+}
+
+#[test]
+fn sessions_that_nobody_closes_end_when_there_are_too_many_or_they_are_silent() {
+    let serving = Serving::with(&json!({"http": {"max_sessions": 3}}));
+    let sessions: Vec<Session<'_>> = (0..6).map(|_| serving.session("2025-11-25", &[])).collect();
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    let alive: Vec<bool> = sessions.iter().map(|session| session.post(&ping).status == 200).collect();
+    assert_eq!(alive, [false, false, false, true, true, true]);
+
+    let serving = Serving::with(&json!({"http": {"session_s": 1}}));
+    let session = serving.session("2025-11-25", &[]);
+    let ended = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(1_500));
+        session.post(&ping).status == 404
+    });
+    assert!(ended, "it ends where nothing is said for a second");
+}
+
+#[test]
+fn what_others_can_reach_needs_keys_and_tls() {
+    let place = Place::with(&json!({}));
+    let refused = |place: &Place, more: &[&str], expected: &str| {
+        let output = gateway_program()
+            .args(["serve", "--listen", "0.0.0.0:0"])
+            .args(place.arguments())
+            .args(more)
+            .output()
+            .expect("it runs");
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(expected), "{expected}: {}", stderr(&output));
+    };
+    refused(&place, &[], "must hold keys");
+    let key = json!({"name": "one", "sha256": digest("first")});
+    place.write("settings.json", &json!({"keys": [key]}));
+    refused(&place, &[], "--tls-cert");
+    place.write("settings.json", &json!({"keys": [key], "anonymous": "default"}));
+    refused(&place, &["--plain-http"], "anonymous");
+    place.write("settings.json", &json!({"keys": [{"name": "one", "sha256": "first"}]}));
+    refused(&place, &["--plain-http"], "64 hexadecimal digits");
+    place.write("settings.json", &json!({"keys": [key, key]}));
+    refused(&place, &["--plain-http"], "two keys");
+    place.write("settings.json", &json!({"keys": [{"name": "one", "sha256": digest("first"), "role": "boss"}]}));
+    refused(&place, &["--plain-http"], "boss");
+    place.write("settings.json", &json!({"keys": [key]}));
+    let missing = place.path("none.pem").display().to_string();
+    refused(&place, &["--tls-cert", &missing, "--tls-key", &missing], "no certificate");
+
+    let made = gateway_program().args(["serve", "--new-key", "ci"]).output().expect("it runs");
+    let key = stdout(&made).trim().to_owned();
+    assert!(key.starts_with("pk_") && stderr(&made).contains(&digest(&key)), "{}", stderr(&made));
+}
+
+#[test]
+fn clients_speak_tls_where_there_is_a_certificate() {
+    let place = Place::with(&json!({}));
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let (certificate, key) = (place.path("c.pem"), place.path("k.pem"));
+    std::fs::write(&certificate, made.cert.pem()).expect("a file");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("a file");
+    let shown = [certificate.display().to_string(), key.display().to_string()];
+    let serving = Serving::start(place, &["--tls-cert", &shown[0], "--tls-key", &shown[1]]);
+    let script = "import ssl, sys, urllib.request as r; c = ssl.create_default_context(cafile=sys.argv[1]); \
+                  print(r.urlopen(sys.argv[2], context=c).read().decode())";
+    let url = format!("https://localhost:{}/healthz", serving.address.port());
+    let output = Command::new("python3").args(["-c", script, &shown[0], &url]).output().expect("it runs");
+    assert_eq!(stdout(&output).trim(), "ok", "{}", stderr(&output));
+}
+
+/// What a real client makes of these steps.
+fn client(arguments: &[&str], elicit: Option<&str>, steps: &[Value]) -> Vec<Value> {
+    let steps: String = steps.iter().map(|step| format!("{step}\n")).collect();
+    let mut command = Command::new(installed("python/bin/python"));
+    command.arg(root("crates/cli/tests/clients/official.py")).args(arguments);
+    command.envs(elicit.map(|elicit| ("ELICIT", elicit)));
+    command.env("PICKTOOLS_CACHE_DIR", std::env::temp_dir().join("picktools-gateway-tests"));
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    child.stdin.take().expect("it is piped").write_all(steps.as_bytes()).expect("it is read");
+    let output = child.wait_with_output().expect("it ends");
+    let lines: Vec<Value> =
+        stdout(&output).lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
+    assert!(!lines.is_empty(), "{}", stderr(&output));
+    lines
+}
+
+/// The steps of a real client, and what must come of them.
+fn real_steps() -> Vec<Value> {
+    vec![
+        json!({"do": "list"}),
+        json!({"do": "call", "name": "search_tools", "arguments": {"query": "sum of two numbers"}}),
+        json!({"do": "call", "name": "describe_tool", "arguments": {"name": "up__add"}}),
+        json!({"do": "call", "name": "call_tool", "arguments": {"name": "up__add", "arguments": {"a": 2, "b": 3}}}),
+        json!({"do": "call", "name": "up__progress", "arguments": {"steps": 5}, "progress": true}),
+        json!({"do": "call", "name": "up__echo", "arguments": {"text": "x", "seconds": 30}, "cancel_after": 0.3}),
+        json!({"do": "call", "name": "up__echo", "arguments": {"text": "after"}}),
+        json!({"do": "call", "name": "up__fails"}),
+        json!({"do": "call", "name": "nobody"}),
+        json!({"do": "call", "name": "up__delete_everything", "arguments": {"name": "orders"}}),
+        json!({"do": "call", "name": "up__asks"}),
+        json!({"do": "asked"}),
+        json!({"do": "read_resource", "uri": "picktools://up/test://a"}),
+        json!({"do": "get_prompt", "name": "up__greet", "arguments": {"name": "Ada"}}),
+        json!({"do": "call", "name": "up__changes"}),
+        json!({"do": "wait_list_changed"}),
+        json!({"do": "call", "name": "up__grown"}),
+    ]
+}
+
+fn check_real_steps(lines: &[Value]) {
+    let [
+        hello,
+        list,
+        search,
+        describe,
+        add,
+        progress,
+        cancelled,
+        after,
+        fails,
+        nobody,
+        delete,
+        asks,
+        asked,
+        read,
+        prompt,
+        changes,
+        changed,
+        grown,
+    ] = lines
+    else {
+        panic!("a line per step: {lines:?}")
+    };
+    let text = |result: &Value| result["content"][0]["text"].clone();
+    assert_eq!(hello["serverInfo"]["name"], "picktools");
+    assert_eq!(list["tools"].as_array().map(Vec::len), Some(25));
+    assert_eq!(search["structuredContent"]["tools"][0]["name"], "up__add");
+    assert_eq!(describe["structuredContent"]["outputSchema"]["required"], json!(["sum"]));
+    assert_eq!(add["structuredContent"]["sum"], 5);
+    let steps: Vec<&Value> = progress["progress"].as_array().expect("steps").iter().map(|step| &step[0]).collect();
+    assert_eq!(json!(steps), json!([1.0, 2.0, 3.0, 4.0, 5.0]));
+    assert_eq!(cancelled["cancelled"], true);
+    assert_eq!(text(after), "after");
+    assert_eq!((&fails["isError"], text(fails)), (&json!(true), json!("no such city; try Bergen")));
+    assert_eq!(nobody["error"]["code"], -32602);
+    assert_eq!(text(delete), "1", "a person allowed it");
+    assert!(text(asks).to_string().contains("blue"), "{asks}");
+    assert_eq!(asked["asked"][1], "[up] Which colour?", "{asked}");
+    assert_eq!(read["contents"][0]["text"], "content of test://a");
+    assert_eq!(prompt["messages"][0]["content"]["text"], "Hello Ada");
+    assert_eq!((text(changes), &changed["changed"]), (json!("done"), &json!(true)));
+    assert_eq!(text(grown), "grown");
+}
+
+#[test]
+fn the_official_python_client_does_all_over_stdio() {
+    let place = Place::with(&json!({"up": upstream()}));
+    place.write("settings.json", &json!({"upstreams": {"up": {"new_tools": "approve"}}}));
+    let program = gateway_program().get_program().to_string_lossy().into_owned();
+    let arguments = place.arguments();
+    let mut all = vec!["stdio", &program, "mcp"];
+    all.extend(arguments.iter().map(String::as_str));
+    check_real_steps(&client(&all, Some("accept"), &real_steps()));
+}
+
+#[test]
+fn the_official_python_client_does_all_over_http() {
+    let key = json!({"name": "one", "sha256": digest("first")});
+    let serving = Serving::with(&json!({"keys": [key], "upstreams": {"up": {"new_tools": "approve"}}}));
+    // The connection that lists is another than the session's, on which the tool grows: it grows there by a notice.
+    let mut steps = real_steps();
+    steps.truncate(14);
+    let lines = client(&["http", &serving.url(), "first"], Some("accept"), &steps);
+    let mut whole = lines;
+    whole.extend([
+        json!({"content": [{"text": "done"}]}),
+        json!({"changed": true}),
+        json!({"content": [{"text": "grown"}]}),
+    ]);
+    check_real_steps(&whole);
+}

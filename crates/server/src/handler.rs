@@ -1,0 +1,508 @@
+//! The protocol's methods, for one client.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use picktools::Tool as CatalogTool;
+use picktools::call::{ApprovalQueue, Hydrated, ValidCall};
+use picktools::provider::{Arguments, ToolCall};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, ContentBlock,
+    GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, LoggingLevel, MetaObject, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ResourceUpdatedNotificationParam, ServerCapabilities,
+    ServerConfig, SetLevelRequestParams, SubscribeRequestParams, Tool, UnsubscribeRequestParams,
+};
+use rmcp::service::{NotificationContext, Peer, RequestContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use crate::carried::{self, Carried, Listed};
+use crate::front::{self, CALL, DESCRIBE, SEARCH};
+use crate::hub::Hub;
+use crate::lock::lock;
+use crate::refusal::{Code, Refusal};
+use crate::relay::{Asked, confirm};
+use crate::results;
+use crate::settings::{Mode, Share, Unsafe};
+use crate::snapshot::{Snapshot, View};
+use crate::tolerance;
+use crate::upstream::{Owner, Upstream};
+
+/// How long a first list waits for upstreams that have not said anything yet.
+const FIRST: Duration = Duration::from_secs(20);
+/// The most tools that join a dynamic list.
+const MAX_JOINED: usize = 64;
+/// How many tools stand on a page.
+const PAGE: usize = 200;
+/// How long a client may take to read a notification before it is dropped.
+const TELL: Duration = Duration::from_secs(2);
+/// The most changed resources that a client has not been told of yet.
+const MAX_UPDATES: usize = 64;
+/// Up to how many tokens all tools are shown, where nothing else is said.
+const PASS_THROUGH_TOKENS: usize = 4_000;
+
+/// The header that names a session.
+pub(crate) const SESSION: &str = "mcp-session-id";
+
+/// Who sent a request over HTTP: found among its parts.
+#[derive(Clone)]
+pub(crate) struct Sender {
+    pub(crate) role: Arc<str>,
+    pub(crate) key: Arc<str>,
+}
+
+/// Who calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub(crate) role: Arc<str>,
+    pub(crate) owner: Owner,
+}
+
+/// One client.
+#[derive(Clone)]
+pub(crate) struct Handler {
+    gateway: Arc<Hub>,
+    session: Arc<Session>,
+}
+
+/// What is known of a client while it is connected.
+struct Session {
+    gateway: Arc<Hub>,
+    caller: Caller,
+    /// What it is shown, once that was decided, with the counts that its descriptions tell.
+    shown: OnceLock<Shown>,
+    /// The definitions that joined a dynamic list, in the order in which they came.
+    joined: Mutex<Vec<Value>>,
+    level: Mutex<Option<LoggingLevel>>,
+    watch: Mutex<Option<AbortHandle>>,
+    /// What tells of changed resources, by upstream.
+    updates: Mutex<HashMap<String, AbortHandle>>,
+}
+
+#[derive(Clone)]
+struct Shown {
+    mode: Mode,
+    front: [Value; 3],
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(watch) = lock(&self.watch).take() {
+            watch.abort();
+        }
+        lock(&self.updates).drain().for_each(|(_, updates)| updates.abort());
+        self.gateway.forget(&self.caller.owner);
+    }
+}
+
+impl Handler {
+    pub(crate) fn new(gateway: Arc<Hub>, caller: Caller) -> Self {
+        let session = Session {
+            gateway: Arc::clone(&gateway),
+            caller,
+            shown: OnceLock::new(),
+            joined: Mutex::default(),
+            level: Mutex::new(Some(LoggingLevel::Info)),
+            watch: Mutex::default(),
+            updates: Mutex::default(),
+        };
+        Self { gateway, session: Arc::new(session) }
+    }
+
+    /// Who sent a request: over HTTP whoever has the key, and without sessions the key is whose state it is.
+    fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
+        let Some(parts) = context.extensions.get::<http::request::Parts>() else { return self.session.caller.clone() };
+        let Some(sender) = parts.extensions.get::<Sender>() else { return self.session.caller.clone() };
+        let owner = match parts.headers.contains_key(SESSION) {
+            true => self.session.caller.owner.clone(),
+            false => Owner(format!("key {}", sender.key).into()),
+        };
+        Caller { role: Arc::clone(&sender.role), owner }
+    }
+
+    /// What the client is shown: decided when it first asks, and then kept.
+    fn shown(&self, snapshot: &Snapshot, view: &View) -> Shown {
+        let decide = || {
+            let most = snapshot.settings.pass_through_tokens.unwrap_or(PASS_THROUGH_TOKENS);
+            let mode = match snapshot.settings.mode {
+                Mode::Auto if !view.tools.is_empty() && snapshot.tokens(view) <= most => Mode::PassThrough,
+                Mode::Auto => Mode::Search,
+                said => said,
+            };
+            Shown { mode, front: front::definitions(view.tools.len(), &view.sources) }
+        };
+        self.session.shown.get_or_init(decide).clone()
+    }
+
+    fn listed(&self, snapshot: &Snapshot, view: &View) -> Vec<Value> {
+        let Shown { mode, front } = self.shown(snapshot, view);
+        match mode {
+            Mode::PassThrough => view.tools.iter().filter_map(|tool| snapshot.definition(tool).cloned()).collect(),
+            Mode::Dynamic => front.into_iter().chain(lock(&self.session.joined).iter().cloned()).collect(),
+            _ => front.to_vec(),
+        }
+    }
+
+    /// Lists tools that were found, described or called directly from now on, and says so.
+    fn join(&self, snapshot: &Snapshot, tools: &[Arc<CatalogTool>], peer: &Peer<RoleServer>) {
+        if self.session.shown.get().is_none_or(|shown| shown.mode != Mode::Dynamic) {
+            return;
+        }
+        let mut joined = lock(&self.session.joined);
+        let before = joined.len();
+        for definition in tools.iter().filter_map(|tool| snapshot.definition(tool)) {
+            if joined.len() < MAX_JOINED && joined.iter().all(|known| known["name"] != definition["name"]) {
+                joined.push(definition.clone());
+            }
+        }
+        if joined.len() > before {
+            let peer = peer.clone();
+            drop(tokio::spawn(async move { drop(timeout(TELL, peer.notify_tool_list_changed()).await) }));
+        }
+    }
+
+    async fn called(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, Refusal> {
+        self.gateway.listed(FIRST).await;
+        let snapshot = self.gateway.snapshot();
+        let view = snapshot.view(&self.caller(context).role)?;
+        let state = |source: &str| self.gateway.upstream(source).and_then(|upstream| upstream.down());
+        let answered = match name {
+            SEARCH => front::search(&snapshot, &view, &arguments, &state).await?,
+            DESCRIBE => front::describe(&snapshot, &view, &arguments, &state)?,
+            CALL => {
+                let has_both = |name: &str| {
+                    let Ok(tool) = view.tool_of(name) else { return false };
+                    let has =
+                        |key| tool.parameters.as_ref().is_some_and(|schema| schema["properties"].get(key).is_some());
+                    has("name") && has("arguments")
+                };
+                let call = tolerance::called(&arguments, CALL, &has_both)?;
+                return match (tolerance::without_prefix(&call.name), &call.arguments) {
+                    (inner @ (SEARCH | DESCRIBE), Arguments::Json(Value::Object(arguments))) => {
+                        Box::pin(self.called(inner, arguments.clone(), context)).await
+                    }
+                    _ => self.run(Arc::clone(&snapshot), Arc::clone(&view), call, context).await,
+                };
+            }
+            _ => {
+                let call =
+                    ToolCall { id: None, name: name.to_owned(), arguments: Arguments::Json(Value::Object(arguments)) };
+                return self.run(snapshot, view, call, context).await;
+            }
+        };
+        let (answer, tools) = answered;
+        self.join(&snapshot, &tools, &context.peer);
+        let mut result = CallToolResult::success(vec![ContentBlock::text(answer.to_string())]);
+        result.structured_content = Some(answer);
+        Ok(result)
+    }
+
+    /// Runs a tool of an upstream: known today, called by a name of its own, held to its definition, and confirmed.
+    async fn run(
+        &self,
+        mut snapshot: Arc<Snapshot>,
+        mut view: Arc<View>,
+        mut call: ToolCall,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, Refusal> {
+        let requested = call.name.clone();
+        let refused = |error| Refusal::of(error, &requested);
+        let source = view.tool_of(&call.name).map_err(refused)?.source.clone().unwrap_or_default();
+        let Some(upstream) = self.gateway.upstream(&source) else {
+            return Err(Refusal::new(Code::UpstreamDown, format!("the server {source:?} is not there")));
+        };
+        let caller = self.caller(context);
+        if self.gateway.asked(&upstream, FIRST).await {
+            snapshot = self.gateway.snapshot();
+            view = snapshot.view(&caller.role)?;
+        }
+        let tool = view.tool_of(&call.name).map_err(refused)?;
+        let name = tolerance::without_prefix(&call.name);
+        // A name that was shown stays as it is.
+        call.name = if view.hydrator.tool_of(name).is_ok() { name.to_owned() } else { tool.id.clone() };
+        let call = match view.hydrator.hydrate(&call).map_err(refused)? {
+            Hydrated::Ready(call) => {
+                if call.tool().is_unsafe() && view.marked_unsafe == Unsafe::Confirm {
+                    confirm(&call, context).await?;
+                }
+                call
+            }
+            Hydrated::NeedsApproval(pending) => {
+                let mut queue = ApprovalQueue::new(Duration::MAX);
+                let now = std::time::Instant::now();
+                let held = |error: &dyn std::fmt::Display| Refusal::new(Code::NotConfirmed, error.to_string());
+                let ticket = queue.push(pending, now).map_err(|error| held(&error))?;
+                let call = queue.approve(ticket, now).map_err(|error| held(&error))?;
+                confirm(&call, context).await?;
+                call
+            }
+        };
+        let asked = Asked {
+            upstream: &upstream,
+            tool: &call.tool().name,
+            arguments: call.arguments().as_object().cloned().unwrap_or_default(),
+            owner: &caller.owner,
+            share: upstream.rules.share.unwrap_or(self.gateway.share()),
+            level: self.level(context),
+            context,
+        };
+        let mut result = asked.relay().await?;
+        carried::qualify(&mut result, snapshot.settings.names, &source);
+        results::bound(&mut result, snapshot.settings.results.max_bytes);
+        results::scan(&mut result, upstream.rules.scan, &upstream.shown())?;
+        note(&mut result, &call);
+        self.join(&snapshot, &[Arc::clone(call.tool())], &context.peer);
+        Ok(result)
+    }
+
+    /// Whether what an upstream says unasked can be meant for this client alone.
+    fn owns_connections(&self, context: &RequestContext<RoleServer>) -> bool {
+        match context.extensions.get::<http::request::Parts>() {
+            Some(parts) => self.gateway.share() == Share::Owner && parts.headers.contains_key(SESSION),
+            None => true,
+        }
+    }
+
+    /// From which level on a client is sent lines for its log: since 2026-07-28 each request says so, and before that the
+    /// session.
+    fn level(&self, context: &RequestContext<RoleServer>) -> Option<LoggingLevel> {
+        let is_older = context.protocol_version().is_some_and(|version| version < ProtocolVersion::V_2026_07_28);
+        if is_older { *lock(&self.session.level) } else { context.meta.log_level() }
+    }
+
+    /// What else upstreams have that a caller may see: those whose tools it may see, or all where nothing is said of
+    /// sources.
+    fn carried(&self, context: &RequestContext<RoleServer>) -> Result<Carried, ErrorData> {
+        let snapshot = self.gateway.snapshot();
+        let caller = self.caller(context);
+        let view = snapshot.view(&caller.role).map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
+        let access = &view.access;
+        let is_open = access.allow_sources.is_empty() && access.deny_sources.is_empty();
+        let may_see = |upstream: &&Arc<Upstream>| is_open || view.sources.contains(&upstream.server.name);
+        Ok(Carried {
+            names: snapshot.settings.names,
+            upstreams: self.gateway.upstreams().filter(may_see).cloned().collect(),
+            owner: caller.owner,
+            share: self.gateway.share(),
+        })
+    }
+
+    /// Tells a client when its list has become another.
+    fn watch(&self, peer: Peer<RoleServer>) {
+        let session = Arc::downgrade(&self.session);
+        let mut snapshots = self.gateway.snapshots();
+        let watched = tokio::spawn(async move {
+            let mut last: Option<Vec<String>> = None;
+            while snapshots.changed().await.is_ok() {
+                let Some(session) = session.upgrade() else { return };
+                if session.shown.get().is_none_or(|shown| shown.mode != Mode::PassThrough) {
+                    continue;
+                }
+                let snapshot = Arc::clone(&snapshots.borrow_and_update());
+                let Ok(view) = snapshot.view(&session.caller.role) else { continue };
+                let definitions = view.tools.iter().filter_map(|tool| snapshot.definition(tool).map(Value::to_string));
+                let now: Vec<String> = definitions.collect();
+                drop(session);
+                if last.as_ref() != Some(&now) {
+                    last = Some(now);
+                    drop(timeout(TELL, peer.notify_tool_list_changed()).await);
+                }
+            }
+        });
+        if let Some(before) = lock(&self.session.watch).replace(watched.abort_handle()) {
+            before.abort();
+        }
+    }
+}
+
+/// Tells of which upstreams something is missing.
+fn told_missing(missing: &[String]) -> Option<MetaObject> {
+    let mut meta = MetaObject::new();
+    meta.0.insert("picktools/missing".to_owned(), json!(missing));
+    (!missing.is_empty()).then_some(meta)
+}
+
+/// Notes which tool ran, and how its arguments were mended.
+fn note(result: &mut CallToolResult, call: &ValidCall) {
+    let meta = result.meta.get_or_insert_with(MetaObject::new);
+    meta.0.insert("picktools/tool".to_owned(), json!(call.tool().id));
+    if !call.repaired().is_empty() {
+        let repaired: Vec<String> = call.repaired().iter().map(ToString::to_string).collect();
+        meta.0.insert("picktools/repaired".to_owned(), json!(repaired));
+    }
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_logging()
+            .enable_completions()
+            .enable_prompts()
+            .enable_resources()
+            .enable_resources_subscribe()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .build();
+        let server = Implementation::new("picktools", env!("CARGO_PKG_VERSION"));
+        ServerConfig::new(capabilities).with_server_info(server).with_instructions(self.gateway.instructions())
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        self.gateway.listed(FIRST).await;
+        let snapshot = self.gateway.snapshot();
+        let view = snapshot.view(&self.caller(&context).role);
+        let view = view.map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
+        let listed = self.listed(&snapshot, &view);
+        let digest = snapshot.engine.catalog().digest();
+        let cursor = request.and_then(|request| request.cursor);
+        let start = match &cursor {
+            None => 0,
+            Some(cursor) => cursor
+                .split_once(':')
+                .filter(|(of, _)| *of == digest)
+                .and_then(|(_, start)| start.parse().ok())
+                .filter(|start| *start < listed.len())
+                .ok_or_else(|| {
+                    ErrorData::invalid_params("the list has changed since; ask for it from its start", None)
+                })?,
+        };
+        let end = listed.len().min(start + PAGE);
+        let read = |definition: &Value| serde_json::from_value::<Tool>(definition.clone());
+        let page: Result<Vec<Tool>, _> = listed[start..end].iter().map(read).collect();
+        let page = page.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        let mut result = ListToolsResult::with_all_items(page);
+        result.next_cursor = (end < listed.len()).then(|| format!("{digest}:{end}"));
+        Ok(result)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let name = tolerance::without_prefix(&request.name).to_owned();
+        match self.called(&name, request.arguments.unwrap_or_default(), &context).await {
+            Ok(result) => Ok(result.into()),
+            // As the protocol has it, where the client names a tool itself.
+            Err(refusal) if refusal.code == Code::UnknownTool && ![SEARCH, DESCRIBE, CALL].contains(&name.as_str()) => {
+                Err(ErrorData::invalid_params(refusal.message, None))
+            }
+            Err(refusal) => Ok(refusal.result().into()),
+        }
+    }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let Listed { items, missing } = self.carried(&context)?.resources().await;
+        Ok(ListResourcesResult { meta: told_missing(&missing), ..ListResourcesResult::with_all_items(items) })
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let Listed { items, missing } = self.carried(&context)?.templates().await;
+        Ok(ListResourceTemplatesResult {
+            meta: told_missing(&missing),
+            ..ListResourceTemplatesResult::with_all_items(items)
+        })
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        Ok(self.carried(&context)?.read(request).await?.into())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if !self.owns_connections(&context) {
+            return Err(ErrorData::invalid_request("subscriptions need a session with connections of its own", None));
+        }
+        let carried = self.carried(&context)?;
+        let (tell, mut updates) = mpsc::channel::<String>(MAX_UPDATES);
+        let source = carried.subscribe(&request.uri, Some(tell)).await?;
+        let (peer, names, of) = (context.peer.clone(), carried.names, source.clone());
+        let told = tokio::spawn(async move {
+            while let Some(uri) = updates.recv().await {
+                let uri = carried::shown_uri(names, &of, &uri);
+                let update = ResourceUpdatedNotificationParam::new(uri);
+                drop(timeout(TELL, peer.notify_resource_updated(update)).await);
+            }
+        });
+        if let Some(before) = lock(&self.session.updates).insert(source, told.abort_handle()) {
+            before.abort();
+        }
+        Ok(())
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        drop(self.carried(&context)?.subscribe(&request.uri, None).await?);
+        Ok(())
+    }
+
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let Listed { items, missing } = self.carried(&context)?.prompts().await;
+        Ok(ListPromptsResult { meta: told_missing(&missing), ..ListPromptsResult::with_all_items(items) })
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        Ok(self.carried(&context)?.prompt(request).await?.into())
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        self.carried(&context)?.complete(request).await
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        *lock(&self.session.level) = Some(request.level);
+        Ok(())
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.watch(context.peer);
+    }
+}

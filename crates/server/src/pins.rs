@@ -1,0 +1,409 @@
+//! Which definitions were approved, and which wait?
+//!
+//! What an upstream says of its tools goes to a model, so it is pinned: the first listing is believed, or nothing is, and
+//! what is new or different afterwards is held back until somebody approves it. A held tool keeps its approved text.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use picktools::import::mcp::{Server, Way};
+use picktools::store;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::settings::{NewTools, Trust, UpstreamRules};
+
+const VERSION: u32 = 1;
+const FILE: &str = "pins.json";
+const LOCK: &str = "pins.lock";
+/// What of a definition is shown to a model, or decides on a call.
+const MEMBERS: [&str; 6] = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
+
+/// The definitions that were approved, and those that wait, in a folder that gateways share.
+#[derive(Debug, Clone)]
+pub struct Pins {
+    folder: PathBuf,
+}
+
+/// Why the pins cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {message}", .path.display())]
+pub struct PinsError {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+/// A definition that waits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Held {
+    /// Why.
+    pub why: Why,
+    /// When it was first seen, in seconds since 1970.
+    pub seen: u64,
+    /// Its digest, by which it is approved.
+    pub digest: String,
+    /// The digest of the program and arguments, or address, that it came from.
+    pub way: String,
+    /// As the upstream sent it.
+    pub definition: Value,
+    /// What `check` says of it: errors.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<String>,
+    /// Whether somebody refused it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub denied: bool,
+}
+
+/// Why a definition waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Why {
+    /// It is not the one that was approved.
+    Changed,
+    /// The upstream did not have it at first.
+    New,
+    /// Nothing of the upstream is approved unseen.
+    Unapproved,
+    /// The configuration now names another program or address.
+    Moved,
+    /// `check` finds an error in it.
+    Finding,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Changed => "changed since it was approved",
+            Self::New => "new",
+            Self::Unapproved => "not approved yet",
+            Self::Moved => "its server is another program or address now",
+            Self::Finding => "check finds an error in it",
+        })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PinsFile {
+    version: u32,
+    upstreams: BTreeMap<String, Approved>,
+    /// By `source/tool`.
+    held: BTreeMap<String, Held>,
+}
+
+impl Default for PinsFile {
+    fn default() -> Self {
+        Self { version: VERSION, upstreams: BTreeMap::new(), held: BTreeMap::new() }
+    }
+}
+
+/// What was approved of an upstream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Approved {
+    first_seen: u64,
+    tools: BTreeMap<String, Pin>,
+}
+
+/// An approved definition, whole: without it there is no difference to show.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pin {
+    digest: String,
+    /// Digest of the program and arguments, or address, that it came from.
+    way: String,
+    approved: u64,
+    by: By,
+    definition: Value,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum By {
+    FirstUse,
+    Operator,
+    Trusted,
+}
+
+/// What is made of what an upstream sent.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Judged {
+    /// What is shown: as it was approved. Of a tool that never was there is the name alone.
+    pub(crate) definitions: Vec<Value>,
+    /// The names of those that may be neither found nor called.
+    pub(crate) held: BTreeSet<String>,
+}
+
+/// What upstreams sent, to be judged.
+pub(crate) struct Arrival<'a> {
+    pub(crate) server: &'a Server,
+    pub(crate) rules: UpstreamRules,
+    pub(crate) tools: &'a [Value],
+}
+
+impl Pins {
+    /// Names a folder, which is made where it is not there yet, for its owner alone.
+    ///
+    /// # Errors
+    ///
+    /// [`PinsError`] when it cannot be made, or what is there cannot be read: nothing is approved then.
+    pub fn open(folder: impl Into<PathBuf>) -> Result<Self, PinsError> {
+        let pins = Self { folder: folder.into() };
+        let failed = |error: io::Error| pins.error(&pins.folder, format!("cannot be made: {error}"));
+        fs::create_dir_all(&pins.folder).map_err(failed)?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(&pins.folder, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+        }
+        pins.read()?;
+        Ok(pins)
+    }
+
+    /// Returns the file that holds them.
+    pub fn path(&self) -> PathBuf {
+        self.folder.join(FILE)
+    }
+
+    /// Returns what waits, by `source/tool`.
+    ///
+    /// # Errors
+    ///
+    /// [`PinsError`] when the file cannot be read.
+    pub fn held(&self) -> Result<BTreeMap<String, Held>, PinsError> {
+        Ok(self.read()?.held)
+    }
+
+    /// Returns the definition of a tool, by `source/tool`, that was approved, and is in force while another waits.
+    ///
+    /// # Errors
+    ///
+    /// [`PinsError`] when the file cannot be read.
+    pub fn approved(&self, id: &str) -> Result<Option<Value>, PinsError> {
+        let file = self.read()?;
+        let Some((source, tool)) = id.split_once('/') else { return Ok(None) };
+        let pin = file.upstreams.get(source).and_then(|approved| approved.tools.get(tool));
+        Ok(pin.map(|pin| pin.definition.clone()))
+    }
+
+    /// Approves definitions that wait, each by the digest that was shown. Returns those that were approved.
+    ///
+    /// # Errors
+    ///
+    /// [`PinsError`] when the file cannot be read or written, or one of them does not wait any longer, or is another one by
+    /// now: nothing is approved then.
+    pub fn approve(&self, shown: &[(String, String)]) -> Result<(), PinsError> {
+        self.change(|file| {
+            for (id, digest) in shown {
+                let Some(held) = file.held.get(id).filter(|held| held.digest == *digest) else {
+                    return Err(format!(
+                        "{id} is not what was shown any longer; look again and approve what it is now"
+                    ));
+                };
+                let (source, tool) = id.split_once('/').unwrap_or(("", id));
+                let pin = Pin {
+                    digest: digest.clone(),
+                    way: held.way.clone(),
+                    approved: now(),
+                    by: By::Operator,
+                    definition: held.definition.clone(),
+                };
+                let Some(approved) = file.upstreams.get_mut(source) else {
+                    return Err(format!("{id}: no such server was seen"));
+                };
+                approved.tools.insert(tool.to_owned(), pin);
+                file.held.remove(id);
+            }
+            Ok(())
+        })
+    }
+
+    /// Refuses a definition that waits: it is no longer listed as waiting, and stays held.
+    ///
+    /// # Errors
+    ///
+    /// [`PinsError`] when the file cannot be read or written, or nothing of this name waits.
+    pub fn deny(&self, id: &str) -> Result<(), PinsError> {
+        self.change(|file| match file.held.get_mut(id) {
+            Some(held) => {
+                held.denied = true;
+                Ok(())
+            }
+            None => Err(format!("{id} does not wait")),
+        })
+    }
+
+    /// Forgets all of an upstream: its next listing is its first.
+    ///
+    /// # Errors
+    ///
+    /// [`PinsError`] when the file cannot be read or written, or nothing is known of it.
+    pub fn forget(&self, source: &str) -> Result<(), PinsError> {
+        self.change(|file| {
+            let prefix = format!("{source}/");
+            file.held.retain(|id, _| !id.starts_with(&prefix));
+            file.upstreams.remove(source).map(|_| ()).ok_or_else(|| format!("no server {source:?} was seen"))
+        })
+    }
+
+    /// Holds what upstreams sent to what was approved. `errors` tells what `check` finds in a definition of an upstream.
+    pub(crate) fn judge(
+        &self,
+        arrivals: &[Arrival<'_>],
+        trust: Trust,
+        errors: &dyn Fn(&str, &str) -> Vec<String>,
+    ) -> Result<Vec<Judged>, PinsError> {
+        self.change(|file| Ok(arrivals.iter().map(|arrival| file.judge(arrival, trust, errors)).collect()))
+    }
+
+    fn error(&self, path: &Path, message: impl Into<String>) -> PinsError {
+        PinsError { path: path.to_owned(), message: message.into() }
+    }
+
+    fn read(&self) -> Result<PinsFile, PinsError> {
+        let path = self.path();
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(PinsFile::default()),
+            Err(error) => return Err(self.error(&path, format!("cannot be read: {error}"))),
+        };
+        let remedy = "put back a copy, or remove it: all servers are then seen for the first time";
+        let file: PinsFile = serde_json::from_slice(&bytes)
+            .map_err(|error| self.error(&path, format!("is not whole ({error}); {remedy}")))?;
+        if file.version != VERSION {
+            return Err(self.error(&path, format!("is of version {}, not {VERSION}; {remedy}", file.version)));
+        }
+        Ok(file)
+    }
+
+    /// Changes the file, as one of several who do.
+    fn change<T>(&self, change: impl FnOnce(&mut PinsFile) -> Result<T, String>) -> Result<T, PinsError> {
+        let path = self.path();
+        let lock = self.folder.join(LOCK);
+        let failed = |error: io::Error| self.error(&lock, format!("cannot be locked: {error}"));
+        let lock = File::options().create(true).append(true).open(&lock).map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        let before = self.read()?;
+        let mut file = before.clone();
+        let changed = change(&mut file).map_err(|message| self.error(&path, message))?;
+        if file != before {
+            let text = serde_json::to_vec_pretty(&file).map_err(|error| self.error(&path, error.to_string()))?;
+            store::write(&path, &text).map_err(|error| self.error(&path, format!("cannot be written: {error}")))?;
+        }
+        Ok(changed)
+    }
+}
+
+impl PinsFile {
+    fn judge(
+        &mut self,
+        Arrival { server, rules, tools }: &Arrival<'_>,
+        trust: Trust,
+        errors: &dyn Fn(&str, &str) -> Vec<String>,
+    ) -> Judged {
+        let source = &server.name;
+        let way = way(server);
+        let is_first = !self.upstreams.contains_key(source);
+        let first_seen = now();
+        let known = self.upstreams.entry(source.clone());
+        let known = known.or_insert_with(|| Approved { first_seen, tools: BTreeMap::new() });
+        let mut judged = Judged::default();
+        let mut seen = BTreeSet::new();
+        for sent in *tools {
+            let Some(name) = sent.get("name").and_then(Value::as_str) else { continue };
+            // The first of several counts, as in the catalog.
+            if !seen.insert(name.to_owned()) {
+                continue;
+            }
+            let definition = own(sent);
+            let digest = digest(&definition);
+            let id = format!("{source}/{name}");
+            let pin = known.tools.get(name);
+            let is_pinned = pin.is_some_and(|pin| pin.digest == digest && pin.way == way);
+            let why = match pin {
+                _ if is_pinned || rules.trusted => None,
+                Some(pin) if pin.digest == digest => Some(Why::Moved),
+                Some(_) => Some(Why::Changed),
+                None if is_first => Some(Why::Unapproved).filter(|_| trust == Trust::Approve),
+                None => Some(Why::New).filter(|_| rules.new_tools == NewTools::Hold),
+            };
+            let findings = if is_pinned { Vec::new() } else { errors(source, name) };
+            // What check finds counts whoever is trusted: a server of one's own can be broken into.
+            let why = why.or_else(|| (!is_pinned && !findings.is_empty()).then_some(Why::Finding));
+            let Some(why) = why else {
+                self.held.remove(&id);
+                if !is_pinned {
+                    let by = if is_first { By::FirstUse } else { By::Trusted };
+                    let pin = Pin { digest, way: way.clone(), approved: now(), by, definition: definition.clone() };
+                    known.tools.insert(name.to_owned(), pin);
+                }
+                judged.definitions.push(definition);
+                continue;
+            };
+            let is_known = self.held.get(&id).is_some_and(|held| held.digest == digest && held.way == way);
+            if !is_known {
+                let held = Held { why, seen: now(), digest, way: way.clone(), definition, findings, denied: false };
+                self.held.insert(id, held);
+            }
+            judged.definitions.push(match known.tools.get(name) {
+                Some(pin) => pin.definition.clone(),
+                None => json!({"name": name, "inputSchema": {"type": "object"}}),
+            });
+            judged.held.insert(name.to_owned());
+        }
+        judged
+    }
+}
+
+/// What of a definition counts, with its members in order.
+fn own(sent: &Value) -> Value {
+    let members = sent.as_object().into_iter().flatten();
+    let members: Map<String, Value> = members
+        .filter(|(key, _)| MEMBERS.contains(&key.as_str()))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    Value::Object(members)
+}
+
+/// The digest of a value, however the members of its objects are ordered.
+fn digest(value: &Value) -> String {
+    fn ordered(value: &Value) -> Value {
+        match value {
+            Value::Object(members) => {
+                let sorted: BTreeMap<&String, &Value> = members.iter().collect();
+                Value::Object(sorted.into_iter().map(|(key, value)| (key.clone(), ordered(value))).collect())
+            }
+            Value::Array(items) => Value::Array(items.iter().map(ordered).collect()),
+            other => other.clone(),
+        }
+    }
+    sha256(&ordered(value).to_string())
+}
+
+/// The digest of how a server is reached, without what may be secret.
+fn way(server: &Server) -> String {
+    let way = match &server.way {
+        Way::Stdio { command, arguments, folder, .. } => json!([command, arguments, folder]),
+        Way::Http { url, .. } => json!([url]),
+    };
+    sha256(&way.to_string())
+}
+
+fn sha256(text: &str) -> String {
+    let digits: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}

@@ -1,0 +1,229 @@
+//! What there is now: the tools, what they are called, and who may see which.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use picktools::call::CallError;
+use picktools::catalog::{CatalogFile, Conflicts};
+use picktools::check::{CheckReport, Severity};
+use picktools::excerpt::marked;
+use picktools::import::mcp::Server;
+use picktools::names::Advertising;
+use picktools::provider::{Tokenizer, TranslateOptions, Translation};
+use picktools::{Access, CatalogOptions, Engine, Hydrator, Provider, Tool, translate};
+use serde_json::Value;
+
+use crate::lock::lock;
+use crate::pins::{Arrival, Pins};
+use crate::refusal::{Code, Refusal, is_hidden};
+use crate::settings::{Names, Settings, Unsafe, UpstreamRules};
+use crate::{naming, tolerance};
+
+/// What an upstream sent last.
+pub(crate) struct Sent {
+    pub(crate) server: Server,
+    pub(crate) rules: UpstreamRules,
+    pub(crate) tools: Vec<Value>,
+}
+
+/// What there is at one time. Whoever has begun with it ends with it.
+pub(crate) struct Snapshot {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) engine: Engine,
+    /// The names of tools, by their ids.
+    pub(crate) names: BTreeMap<String, String>,
+    /// As in `tools/list`, by the ids of tools.
+    definitions: HashMap<String, Value>,
+    translation: Translation,
+    /// The ids of tools that wait for approval.
+    pub(crate) held: BTreeSet<String>,
+    views: Mutex<HashMap<String, Arc<View>>>,
+}
+
+/// What callers of one role may see.
+pub(crate) struct View {
+    pub(crate) access: Access,
+    pub(crate) hydrator: Hydrator,
+    pub(crate) marked_unsafe: Unsafe,
+    /// The tools that may be seen, in the order of the catalog.
+    pub(crate) tools: Vec<Arc<Tool>>,
+    /// Their sources.
+    pub(crate) sources: Vec<String>,
+    tokens: OnceLock<usize>,
+}
+
+impl Snapshot {
+    /// Makes it of what upstreams sent. Without `pins` all of it is believed.
+    pub(crate) fn build(settings: Arc<Settings>, sent: &[Sent], pins: Option<&Pins>) -> Result<Self, String> {
+        let untrusted_sources =
+            sent.iter().filter(|sent| sent.rules.untrusted).map(|sent| sent.server.name.clone()).collect();
+        let options = CatalogOptions { conflicts: Conflicts::Warn, untrusted_sources, ..CatalogOptions::default() };
+        let (files, held) = match pins {
+            Some(pins) => judged(&settings, sent, pins, &options)?,
+            None => {
+                let files = sent.iter().map(|sent| CatalogFile::of_server(&sent.server.name, &sent.tools));
+                (files.collect(), BTreeSet::new())
+            }
+        };
+        let catalog = match files.as_slice() {
+            [] => options.collect([]),
+            files => options.read_files(files),
+        };
+        let catalog = catalog.map_err(|error| error.to_string())?;
+        for notice in catalog.notices() {
+            tracing::warn!(target: "picktools::gateway", %notice, "left out");
+        }
+        let shown = |tool: &Arc<Tool>| match (settings.names, &tool.source) {
+            (Names::Qualified, Some(source)) => naming::shown(source, &tool.name),
+            _ => tool.name.clone(),
+        };
+        let names: BTreeMap<String, String> =
+            catalog.tools().iter().map(|tool| (tool.id.clone(), shown(tool))).collect();
+        let advertising = Advertising::ProviderMap(names.clone());
+        let view = TranslateOptions { advertising, ..TranslateOptions::default() };
+        let translation = translate(catalog.tools(), Provider::Mcp, &view).map_err(|error| error.to_string())?;
+        let definition = |definition: &Value| {
+            let id = translation.names.get(definition.get("name")?.as_str()?)?;
+            Some((id.clone(), definition.clone()))
+        };
+        let definitions = translation.tools.as_array().into_iter().flatten().filter_map(definition).collect();
+        let known = |id: &String| catalog.find(id).is_some();
+        let held = held.into_iter().filter(known).collect();
+        let engine = Engine::new(catalog).map_err(|error| error.to_string())?;
+        Ok(Self { settings, engine, names, definitions, translation, held, views: Mutex::default() })
+    }
+
+    /// What callers of a role may see; made when the first of them asks.
+    pub(crate) fn view(&self, role: &str) -> Result<Arc<View>, Refusal> {
+        if let Some(view) = lock(&self.views).get(role) {
+            return Ok(Arc::clone(view));
+        }
+        let view = Arc::new(self.make_view(role).map_err(|message| Refusal::new(Code::NotAllowed, message))?);
+        lock(&self.views).insert(role.to_owned(), Arc::clone(&view));
+        Ok(view)
+    }
+
+    fn make_view(&self, role: &str) -> Result<View, String> {
+        let role = self.settings.role(role);
+        let denied = role.denied()?;
+        let catalog = self.engine.catalog();
+        let is_denied = |tool: &&Arc<Tool>| denied.is_match(tool.qualified_name());
+        let access = Access {
+            allow_unsafe: role.marked_unsafe != Unsafe::Deny,
+            exclude: catalog.tools().iter().filter(is_denied).map(|tool| tool.id.clone()).collect(),
+            quarantine: self.held.clone(),
+            ..role.access
+        };
+        let hydrator = Hydrator::new(catalog.clone(), &access).map_err(|error| error.to_string())?;
+        let hydrator = hydrator.translated(&self.translation);
+        let tools: Vec<Arc<Tool>> = hydrator.admitted().cloned().collect();
+        let mut sources: Vec<String> = Vec::new();
+        for source in tools.iter().filter_map(|tool| tool.source.as_ref()) {
+            if !sources.contains(source) {
+                sources.push(source.clone());
+            }
+        }
+        Ok(View { access, hydrator, marked_unsafe: role.marked_unsafe, tools, sources, tokens: OnceLock::new() })
+    }
+
+    /// The definition of a tool, as in `tools/list`.
+    pub(crate) fn definition(&self, tool: &Tool) -> Option<&Value> {
+        self.definitions.get(&tool.id)
+    }
+
+    /// What the definitions of all tools of a view cost.
+    pub(crate) fn tokens(&self, view: &View) -> usize {
+        *view.tokens.get_or_init(|| {
+            let definitions: Vec<&Value> = view.tools.iter().filter_map(|tool| self.definition(tool)).collect();
+            Tokenizer::O200k.count(&serde_json::json!(definitions).to_string())
+        })
+    }
+}
+
+impl View {
+    /// Whether the caller is not told that a tool exists.
+    fn is_hidden(&self, id: &str) -> bool {
+        matches!(self.hydrator.tool_of(id), Err(CallError::Ineligible { reasons, .. }) if is_hidden(&reasons))
+    }
+
+    /// Finds the tool that a name means: as it is written, or with another sign between the server and the tool.
+    pub(crate) fn tool_of(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
+        let name = tolerance::without_prefix(name);
+        let unknown = || CallError::UnknownTool { name: marked(name, 100).into_owned(), suggestions: Vec::new() };
+        let unknown = match self.hydrator.tool_of(name) {
+            Err(error @ CallError::UnknownTool { .. }) => error,
+            Err(CallError::AmbiguousTool { name, mut candidates }) => {
+                candidates.retain(|id| !self.is_hidden(id));
+                let ambiguous = CallError::AmbiguousTool { name, candidates: candidates.clone() };
+                return Err(if candidates.is_empty() { unknown() } else { ambiguous });
+            }
+            found => return found,
+        };
+        let mut found: Vec<&Arc<Tool>> =
+            tolerance::spellings(name).filter_map(|name| self.hydrator.tool_of(&name).ok()).collect();
+        found.sort_by_key(|tool| &tool.id);
+        found.dedup_by_key(|tool| &tool.id);
+        match found.as_slice() {
+            [] => Err(unknown),
+            [tool] => Ok(tool),
+            several => Err(CallError::AmbiguousTool {
+                name: marked(name, 100).into_owned(),
+                candidates: several.iter().map(|tool| tool.id.clone()).collect(),
+            }),
+        }
+    }
+}
+
+/// What upstreams sent, held to what was approved: the files of the catalog, and the ids of what waits.
+fn judged(
+    settings: &Settings,
+    sent: &[Sent],
+    pins: &Pins,
+    options: &CatalogOptions,
+) -> Result<(Vec<CatalogFile>, BTreeSet<String>), String> {
+    // Looked through together, as what copies or imitates another is seen beside it; and only where something is new.
+    let errors: OnceLock<HashMap<String, Vec<String>>> = OnceLock::new();
+    let errors_of = |source: &str, name: &str| {
+        let errors = errors.get_or_init(|| errors_in(sent, options));
+        errors.get(&format!("{source}/{name}")).cloned().unwrap_or_default()
+    };
+    let arrivals: Vec<Arrival<'_>> = sent
+        .iter()
+        .map(|Sent { server, rules, tools }| Arrival { server, rules: *rules, tools: tools.as_slice() })
+        .collect();
+    let judged = pins.judge(&arrivals, settings.trust, &errors_of).map_err(|error| error.to_string())?;
+    let mut held = BTreeSet::new();
+    let mut files = Vec::new();
+    for (sent, judged) in sent.iter().zip(judged) {
+        files.push(CatalogFile::of_server(&sent.server.name, &judged.definitions));
+        held.extend(judged.held.iter().map(|name| format!("{}/{name}", sent.server.name)));
+    }
+    Ok((files, held))
+}
+
+/// What `check` finds wrong with definitions, by `source/tool`.
+fn errors_in(sent: &[Sent], options: &CatalogOptions) -> HashMap<String, Vec<String>> {
+    let files: Vec<CatalogFile> =
+        sent.iter().map(|sent| CatalogFile::of_server(&sent.server.name, &sent.tools)).collect();
+    let mut errors: HashMap<String, Vec<String>> = HashMap::new();
+    match CheckReport::read_files(&files, options) {
+        Ok(report) => {
+            for finding in report.findings.into_iter().filter(|finding| finding.severity == Severity::Error) {
+                if let Some(tool) = finding.tool {
+                    errors.entry(tool).or_default().push(format!("{}: {}", finding.code, finding.message));
+                }
+            }
+        }
+        // What cannot be looked through is not approved unseen.
+        Err(error) => {
+            for sent in sent {
+                let names = sent.tools.iter().filter_map(|tool| tool.get("name")?.as_str());
+                for name in names {
+                    let id = format!("{}/{name}", sent.server.name);
+                    errors.entry(id).or_default().push(error.to_string());
+                }
+            }
+        }
+    }
+    errors
+}
