@@ -9,7 +9,7 @@ use rmcp::ErrorData;
 use rmcp::model::{
     CallToolResult, CompleteRequestParams, CompleteResult, ContentBlock, GetPromptRequestParams, GetPromptResult,
     Prompt, PromptReference, ReadResourceRequestParams, ReadResourceResult, Reference, Resource, ResourceContents,
-    ResourceTemplate, SubscribeRequestParams, UnsubscribeRequestParams,
+    ResourceTemplate, ResultType, SubscribeRequestParams, UnsubscribeRequestParams,
 };
 use rmcp::service::ServiceError;
 use tokio::sync::mpsc;
@@ -227,6 +227,7 @@ impl Carried {
         params.meta = None;
         let mut result =
             self.ask(upstream, |connection| async move { connection.peer().read_resource(params).await }).await?;
+        result.result_type = Some(ResultType::COMPLETE);
         result.contents.iter_mut().for_each(|it| qualify_contents(it, self.names, &upstream.server.name));
         Ok(result)
     }
@@ -265,6 +266,7 @@ impl Carried {
         let mut result =
             self.ask(upstream, |connection| async move { connection.peer().get_prompt(params).await }).await?;
         let source = &upstream.server.name;
+        result.result_type = Some(ResultType::COMPLETE);
         result.messages.iter_mut().for_each(|message| qualify_part(&mut message.content, self.names, source));
         Ok(result)
     }
@@ -284,7 +286,10 @@ impl Carried {
         };
         params.r#ref = own;
         params.meta = None;
-        self.ask(upstream, |connection| async move { connection.peer().complete(params).await }).await
+        let mut result =
+            self.ask(upstream, |connection| async move { connection.peer().complete(params).await }).await?;
+        result.result_type = Some(ResultType::COMPLETE);
+        Ok(result)
     }
 }
 

@@ -22,6 +22,7 @@ use crate::hub::Hub;
 use crate::listener::Asks;
 use crate::naming;
 use crate::pins::Pins;
+use crate::rounds::Rounds;
 use crate::settings::{DEFAULT_ROLE, Names, Settings, Share};
 use crate::snapshot::{Sent, Snapshot};
 use crate::upstream::{Environment, Listed, Owner, Upstream};
@@ -116,6 +117,7 @@ impl Gateway {
             snapshot: watch::Sender::new(Arc::new(first)),
             complete: watch::Sender::new(upstreams.is_empty()),
             live: watch::Sender::default(),
+            rounds: Rounds::default(),
             share,
             upstreams,
         });
@@ -202,7 +204,7 @@ async fn build(hub: Arc<Hub>, settings: Arc<Settings>, pins: Option<Pins>, mut h
         let mut live = Vec::new();
         for Listed { upstream, listing, is_live } in news {
             if is_live {
-                live.push(upstream.clone());
+                live.push((upstream.clone(), listing.as_ref().map(|_| ()).map_err(Clone::clone)));
             }
             let reason = match listing {
                 Ok(listing) => {
@@ -233,7 +235,14 @@ async fn build(hub: Arc<Hub>, settings: Arc<Settings>, pins: Option<Pins>, mut h
             Err(error) => tracing::error!(target: "picktools::gateway", %error, "what there was stays"),
         }
         if !live.is_empty() {
-            hub.live.send_modify(|known| known.extend(live));
+            hub.live.send_modify(|known| {
+                for (upstream, said) in live {
+                    // Once it was asked, what it has is known, and a call finds out whether it is there.
+                    if known.get(&upstream) != Some(&Ok(())) {
+                        known.insert(upstream, said);
+                    }
+                }
+            });
         }
         if said.len() == hub.upstreams.len() {
             hub.complete.send_replace(true);

@@ -2,22 +2,23 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use picktools::Tool as CatalogTool;
-use picktools::call::{ApprovalQueue, Hydrated, ValidCall};
+use picktools::call::{ApprovalError, ApprovalQueue, Hydrated, PendingCall, ValidCall};
 use picktools::provider::{Arguments, ToolCall};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, ContentBlock,
-    GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, LoggingLevel, MetaObject, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, ResourceUpdatedNotificationParam, ServerCapabilities,
-    ServerConfig, SetLevelRequestParams, SubscribeRequestParams, Tool, UnsubscribeRequestParams,
+    ElicitRequest, GetPromptRequestParams, GetPromptResponse, Implementation, InputRequest, InputRequests,
+    InputRequiredResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    LoggingLevel, MetaObject, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
+    SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
-use rmcp::service::{NotificationContext, Peer, RequestContext};
+use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
@@ -26,8 +27,9 @@ use crate::front::{self, CALL, DESCRIBE, SEARCH};
 use crate::hub::Hub;
 use crate::lock::lock;
 use crate::refusal::{Code, Refusal};
-use crate::relay::{Asked, confirm};
+use crate::relay::{self, Asked, Confirmation, confirm};
 use crate::results;
+use crate::rounds::{Again, Awaits};
 use crate::settings::{Mode, Share, Unsafe};
 use crate::snapshot::{Snapshot, View};
 use crate::tolerance;
@@ -48,6 +50,9 @@ const PASS_THROUGH_TOKENS: usize = 4_000;
 
 /// The header that names a session.
 pub(crate) const SESSION: &str = "mcp-session-id";
+
+/// Under which name a client is asked whether a call may run.
+const CONFIRM: &str = "run";
 
 /// Who sent a request over HTTP: found among its parts.
 #[derive(Clone)]
@@ -170,8 +175,9 @@ impl Handler {
         &self,
         name: &str,
         arguments: Map<String, Value>,
+        again: Again,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResult, Refusal> {
+    ) -> Result<CallToolResponse, Refusal> {
         self.gateway.listed(FIRST).await;
         let snapshot = self.gateway.snapshot();
         let view = snapshot.view(&self.caller(context).role)?;
@@ -189,22 +195,22 @@ impl Handler {
                 let call = tolerance::called(&arguments, CALL, &has_both)?;
                 return match (tolerance::without_prefix(&call.name), &call.arguments) {
                     (inner @ (SEARCH | DESCRIBE), Arguments::Json(Value::Object(arguments))) => {
-                        Box::pin(self.called(inner, arguments.clone(), context)).await
+                        Box::pin(self.called(inner, arguments.clone(), again, context)).await
                     }
-                    _ => self.run(Arc::clone(&snapshot), Arc::clone(&view), call, context).await,
+                    _ => self.run(Arc::clone(&snapshot), Arc::clone(&view), call, again, context).await,
                 };
             }
             _ => {
                 let call =
                     ToolCall { id: None, name: name.to_owned(), arguments: Arguments::Json(Value::Object(arguments)) };
-                return self.run(snapshot, view, call, context).await;
+                return self.run(snapshot, view, call, again, context).await;
             }
         };
         let (answer, tools) = answered;
         self.join(&snapshot, &tools, &context.peer);
         let mut result = CallToolResult::success(vec![ContentBlock::text(answer.to_string())]);
         result.structured_content = Some(answer);
-        Ok(result)
+        Ok(result.into())
     }
 
     /// Runs a tool of an upstream: known today, called by a name of its own, held to its definition, and confirmed.
@@ -213,8 +219,9 @@ impl Handler {
         mut snapshot: Arc<Snapshot>,
         mut view: Arc<View>,
         mut call: ToolCall,
+        again: Again,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResult, Refusal> {
+    ) -> Result<CallToolResponse, Refusal> {
         let requested = call.name.clone();
         let refused = |error| Refusal::of(error, &requested);
         let source = view.tool_of(&call.name).map_err(refused)?.source.clone().unwrap_or_default();
@@ -222,7 +229,7 @@ impl Handler {
             return Err(Refusal::new(Code::UpstreamDown, format!("the server {source:?} is not there")));
         };
         let caller = self.caller(context);
-        if self.gateway.asked(&upstream, FIRST).await {
+        if self.gateway.asked(&upstream, FIRST).await? {
             snapshot = self.gateway.snapshot();
             view = snapshot.view(&caller.role)?;
         }
@@ -230,23 +237,26 @@ impl Handler {
         let name = tolerance::without_prefix(&call.name);
         // A name that was shown stays as it is.
         call.name = if view.hydrator.tool_of(name).is_ok() { name.to_owned() } else { tool.id.clone() };
-        let call = match view.hydrator.hydrate(&call).map_err(refused)? {
+        let (call, must_ask) = match view.hydrator.hydrate(&call).map_err(refused)? {
             Hydrated::Ready(call) => {
-                if call.tool().is_unsafe() && view.marked_unsafe == Unsafe::Confirm {
-                    confirm(&call, context).await?;
-                }
-                call
+                let must_ask = call.tool().is_unsafe() && view.marked_unsafe == Unsafe::Confirm;
+                (call, must_ask)
             }
-            Hydrated::NeedsApproval(pending) => {
-                let mut queue = ApprovalQueue::new(Duration::MAX);
-                let now = std::time::Instant::now();
-                let held = |error: &dyn std::fmt::Display| Refusal::new(Code::NotConfirmed, error.to_string());
-                let ticket = queue.push(pending, now).map_err(|error| held(&error))?;
-                let call = queue.approve(ticket, now).map_err(|error| held(&error))?;
-                confirm(&call, context).await?;
-                call
-            }
+            Hydrated::NeedsApproval(pending) => (released(pending)?, true),
         };
+        let awaited = again.state.as_ref().and_then(|state| self.gateway.rounds.take(&caller.owner, &call, state));
+        if again.state.is_some() && awaited.is_none() {
+            let message = "the call does not wait for an answer, or another one does; call it anew";
+            return Err(Refusal::new(Code::NotConfirmed, message));
+        }
+        if must_ask && !matches!(awaited, Some(Awaits::Upstream(_))) {
+            let answer = again.answers.get(CONFIRM).filter(|_| awaited == Some(Awaits::Confirmation));
+            if let Confirmation::Later(request) = confirm(&call, answer, context).await? {
+                let request = InputRequest::Elicitation(ElicitRequest::new(request));
+                let requests = [(CONFIRM.to_owned(), request)].into();
+                return self.ask_later(&caller.owner, &call, requests, Awaits::Confirmation);
+            }
+        }
         let asked = Asked {
             upstream: &upstream,
             tool: &call.tool().name,
@@ -254,15 +264,43 @@ impl Handler {
             owner: &caller.owner,
             share: upstream.rules.share.unwrap_or(self.gateway.share()),
             level: self.level(context),
+            again: match awaited {
+                Some(Awaits::Upstream(state)) => Again { answers: again.answers, state },
+                _ => Again::default(),
+            },
             context,
         };
-        let mut result = asked.relay().await?;
+        let mut result = match asked.relay().await? {
+            CallToolResponse::Complete(result) => result,
+            CallToolResponse::InputRequired(asked) => {
+                let requests = relay::named(asked.input_requests.unwrap_or_default(), &source, context);
+                let requests = requests.ok_or_else(|| {
+                    let message = format!("{} asks for what this client cannot give", upstream.shown());
+                    Refusal::new(Code::NotCarried, message)
+                })?;
+                return self.ask_later(&caller.owner, &call, requests, Awaits::Upstream(asked.request_state));
+            }
+            _ => return Err(Refusal::new(Code::NotCarried, format!("{} made a task of the call", upstream.shown()))),
+        };
         carried::qualify(&mut result, snapshot.settings.names, &source);
         results::bound(&mut result, snapshot.settings.results.max_bytes);
         results::scan(&mut result, upstream.rules.scan, &upstream.shown())?;
         note(&mut result, &call);
         self.join(&snapshot, &[Arc::clone(call.tool())], &context.peer);
-        Ok(result)
+        Ok(result.into())
+    }
+
+    /// Has the client find something out and send the call again.
+    fn ask_later(
+        &self,
+        owner: &Owner,
+        call: &ValidCall,
+        requests: InputRequests,
+        awaits: Awaits,
+    ) -> Result<CallToolResponse, Refusal> {
+        let state = self.gateway.rounds.wait(owner, call, awaits);
+        let busy = || Refusal::new(Code::Busy, "too many calls wait for an answer; call again later");
+        Ok(InputRequiredResult::new(Some(requests), Some(state.ok_or_else(busy)?)).into())
     }
 
     /// Whether what an upstream says unasked can be meant for this client alone.
@@ -299,28 +337,50 @@ impl Handler {
 
     /// Tells a client when its list has become another.
     fn watch(&self, peer: Peer<RoleServer>) {
-        let session = Arc::downgrade(&self.session);
-        let mut snapshots = self.gateway.snapshots();
+        let (session, role) = (Arc::downgrade(&self.session), Arc::clone(&self.session.caller.role));
+        let snapshots = self.gateway.snapshots();
         let watched = tokio::spawn(async move {
-            let mut last: Option<Vec<String>> = None;
-            while snapshots.changed().await.is_ok() {
-                let Some(session) = session.upgrade() else { return };
-                if session.shown.get().is_none_or(|shown| shown.mode != Mode::PassThrough) {
-                    continue;
-                }
-                let snapshot = Arc::clone(&snapshots.borrow_and_update());
-                let Ok(view) = snapshot.view(&session.caller.role) else { continue };
-                let definitions = view.tools.iter().filter_map(|tool| snapshot.definition(tool).map(Value::to_string));
-                let now: Vec<String> = definitions.collect();
-                drop(session);
-                if last.as_ref() != Some(&now) {
-                    last = Some(now);
-                    drop(timeout(TELL, peer.notify_tool_list_changed()).await);
-                }
-            }
+            let is_shown_all = || {
+                let session = session.upgrade()?;
+                Some(session.shown.get().is_some_and(|shown| shown.mode == Mode::PassThrough))
+            };
+            let tell = || async { peer.notify_tool_list_changed().await.is_ok() };
+            tell_changes(snapshots, &role, is_shown_all, tell).await;
         });
         if let Some(before) = lock(&self.session.watch).replace(watched.abort_handle()) {
             before.abort();
+        }
+    }
+}
+
+/// Tells whenever what a role may see has become another list. `is_shown_all` tells whether the client is shown all of it,
+/// and is `None` once it has gone.
+async fn tell_changes<T, F>(
+    mut snapshots: watch::Receiver<Arc<Snapshot>>,
+    role: &str,
+    is_shown_all: impl Fn() -> Option<bool>,
+    tell: T,
+) where
+    T: Fn() -> F,
+    F: Future<Output = bool>,
+{
+    let list = |snapshot: &Snapshot| -> Option<Vec<String>> {
+        let view = snapshot.view(role).ok()?;
+        Some(view.tools.iter().filter_map(|tool| snapshot.definition(tool).map(Value::to_string)).collect())
+    };
+    let mut last = {
+        let snapshot = Arc::clone(&snapshots.borrow_and_update());
+        list(&snapshot)
+    };
+    while snapshots.changed().await.is_ok() {
+        let snapshot = Arc::clone(&snapshots.borrow_and_update());
+        let now = list(&snapshot);
+        let Some(is_shown_all) = is_shown_all() else { return };
+        if now != last {
+            last = now;
+            if is_shown_all && timeout(TELL, tell()).await == Ok(false) {
+                return;
+            }
         }
     }
 }
@@ -330,6 +390,14 @@ fn told_missing(missing: &[String]) -> Option<MetaObject> {
     let mut meta = MetaObject::new();
     meta.0.insert("picktools/missing".to_owned(), json!(missing));
     (!missing.is_empty()).then_some(meta)
+}
+
+/// A call that waits for a person, as one that may be asked about.
+fn released(pending: PendingCall) -> Result<ValidCall, Refusal> {
+    let held = |error: ApprovalError| Refusal::new(Code::NotConfirmed, error.to_string());
+    let (mut queue, now) = (ApprovalQueue::new(Duration::from_secs(60)), Instant::now());
+    let ticket = queue.push(pending, now).map_err(held)?;
+    queue.approve(ticket, now).map_err(held)
 }
 
 /// Notes which tool ran, and how its arguments were mended.
@@ -395,8 +463,9 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let name = tolerance::without_prefix(&request.name).to_owned();
-        match self.called(&name, request.arguments.unwrap_or_default(), &context).await {
-            Ok(result) => Ok(result.into()),
+        let again = Again { answers: request.input_responses.unwrap_or_default(), state: request.request_state };
+        match self.called(&name, request.arguments.unwrap_or_default(), again, &context).await {
+            Ok(response) => Ok(response),
             // As the protocol has it, where the client names a tool itself.
             Err(refusal) if refusal.code == Code::UnknownTool && ![SEARCH, DESCRIBE, CALL].contains(&name.as_str()) => {
                 Err(ErrorData::invalid_params(refusal.message, None))
@@ -491,6 +560,24 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         self.carried(&context)?.complete(request).await
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let mut accepted = SubscriptionFilter::new();
+        accepted.tools_list_changed = requested.tools_list_changed;
+        Some(accepted)
+    }
+
+    async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
+        let caller = self.caller(subscription.request_context());
+        let tell = || async { subscription.sink().notify_tool_list_changed().await.is_ok() };
+        // Without a session what is shown is decided anew each time.
+        let told = tell_changes(self.gateway.snapshots(), &caller.role, || Some(true), tell);
+        tokio::select! {
+            () = subscription.cancelled() => {}
+            () = told => {}
+        }
+        Ok(())
     }
 
     async fn set_level(

@@ -23,12 +23,20 @@ pub(crate) fn now() -> u64 {
 ///
 /// When the system has no random numbers.
 pub fn new_key() -> std::io::Result<(String, String)> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let key = format!("{PREFIX}{}", hex(&bytes));
+    let key = format!("{PREFIX}{}", random()?);
     let stored = hex(&digest(&key));
     Ok((key, stored))
+}
+
+/// 256 random bits, in hexadecimal digits.
+pub(crate) fn random() -> std::io::Result<String> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(hex(&bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

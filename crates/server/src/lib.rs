@@ -20,6 +20,7 @@ mod tolerance;
 mod snapshot;
 mod front;
 mod results;
+mod rounds;
 mod relay;
 mod carried;
 mod hub;

@@ -8,9 +8,10 @@ use picktools::excerpt::marked;
 use picktools::import::mcp::Said;
 use picktools::runtime::told;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, CreateMessageRequestParams,
-    CreateMessageResult, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, LoggingLevel,
-    LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion, RequestMetaObject,
+    CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest, CreateMessageRequestParams,
+    CreateMessageResult, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, InputRequest,
+    InputRequests, LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion,
+    RequestMetaObject,
 };
 use rmcp::service::{PeerRequestOptions, RequestContext, ServiceError};
 use rmcp::{ErrorData, RoleServer};
@@ -20,6 +21,7 @@ use tokio::time::{sleep_until, timeout, timeout_at};
 use crate::listener::{Asks, Heard};
 use crate::refusal::{Code, Refusal};
 use crate::results;
+use crate::rounds::Again;
 use crate::settings::Share;
 use crate::upstream::{Lease, Owner, Upstream};
 
@@ -42,12 +44,14 @@ pub(crate) struct Asked<'a> {
     pub(crate) owner: &'a Owner,
     pub(crate) share: Share,
     pub(crate) level: Option<LoggingLevel>,
+    /// What the upstream asked before, answered.
+    pub(crate) again: Again,
     pub(crate) context: &'a RequestContext<RoleServer>,
 }
 
 impl Asked<'_> {
     /// Carries it out.
-    pub(crate) async fn relay(self) -> Result<CallToolResult, Refusal> {
+    pub(crate) async fn relay(self) -> Result<CallToolResponse, Refusal> {
         let deadline = Instant::now() + self.upstream.rules.call_time();
         let cancelled = || Refusal::new(Code::Cancelled, "the call was cancelled");
         let leased = self.upstream.lease(self.owner, self.share, asks(self.context), deadline);
@@ -56,7 +60,9 @@ impl Asked<'_> {
             () = self.context.ct.cancelled() => return Err(cancelled()),
             lease = leased => lease?,
         };
-        let params = CallToolRequestParams::new(self.tool.to_owned()).with_arguments(self.arguments.clone());
+        let mut params = CallToolRequestParams::new(self.tool.to_owned()).with_arguments(self.arguments.clone());
+        params.request_state.clone_from(&self.again.state);
+        params.input_responses = Some(self.again.answers.clone()).filter(|answers| !answers.is_empty());
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let (tell, wants_progress) = (lease.tell.clone(), self.context.meta.get_progress_token().is_some());
         let hear = move |said: Said| {
@@ -230,15 +236,35 @@ pub(crate) fn asks(context: &RequestContext<RoleServer>) -> Asks {
     Asks { person: capabilities.elicitation.is_some(), model: capabilities.sampling.is_some() }
 }
 
-/// Asks a person whether a call may run. The text is ours: nothing that an upstream wrote is in it.
-pub(crate) async fn confirm(call: &ValidCall, context: &RequestContext<RoleServer>) -> Result<(), Refusal> {
+/// What a client can be asked by a result, which it answers in a later request.
+pub(crate) fn asks_later(context: &RequestContext<RoleServer>) -> Asks {
+    let is_newer = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
+    let capabilities = context.client_capabilities().filter(|_| is_newer).unwrap_or_default();
+    Asks { person: capabilities.elicitation.is_some(), model: capabilities.sampling.is_some() }
+}
+
+/// What a person says of a call.
+pub(crate) enum Confirmation {
+    /// It may run.
+    Given,
+    /// The client is to ask, and to send the call again.
+    Later(ElicitRequestParams),
+}
+
+/// Asks a person whether a call may run. The text is ours: nothing that an upstream wrote is in it. `answer` is what the
+/// client was told when it was asked before.
+pub(crate) async fn confirm(
+    call: &ValidCall,
+    answer: Option<&Value>,
+    context: &RequestContext<RoleServer>,
+) -> Result<Confirmation, Refusal> {
     let id = &call.tool().id;
     let refused = |why: &str| Refusal::new(Code::NotConfirmed, format!("{id} did not run: {why}"));
-    if !asks(context).person {
-        return Err(refused(
-            "it may do damage, each call of it must be confirmed, and this client cannot ask a person; the operator may say \
-             \"unsafe\": \"allow\" in the settings",
-        ));
+    if let Some(answer) = answer {
+        return match serde_json::from_value::<ElicitResult>(answer.clone()) {
+            Ok(answer) if may_run(&answer) => Ok(Confirmation::Given),
+            _ => Err(refused(DISALLOWED)),
+        };
     }
     let schema = json!({
         "type": "object",
@@ -250,23 +276,52 @@ pub(crate) async fn confirm(call: &ValidCall, context: &RequestContext<RoleServe
         .map_err(|error| refused(&format!("nobody can be asked: {error}")))?;
     let message = format!("Run {}? It is marked as a tool that may do damage.", told(call));
     let request = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
+    if asks_later(context).person {
+        return Ok(Confirmation::Later(request));
+    }
+    if !asks(context).person {
+        return Err(refused(
+            "it may do damage, each call of it must be confirmed, and this client cannot ask a person; the operator may say \
+             \"unsafe\": \"allow\" in the settings",
+        ));
+    }
     let answer = tokio::select! {
         biased;
         () = context.ct.cancelled() => return Err(Refusal::new(Code::Cancelled, "the call was cancelled")),
         answer = timeout(ANSWER, context.peer.create_elicitation(request)) => answer,
     };
-    let may_run = |answer: &ElicitResult| {
-        answer.action == ElicitationAction::Accept
-            && answer.content.as_ref().and_then(|content| content.get("run")) == Some(&Value::Bool(true))
-    };
     match answer {
-        Ok(Ok(answer)) if may_run(&answer) => Ok(()),
-        Ok(Ok(_)) => {
-            Err(refused("the person who was asked did not allow it; do not call it again unless they ask for it"))
-        }
+        Ok(Ok(answer)) if may_run(&answer) => Ok(Confirmation::Given),
+        Ok(Ok(_)) => Err(refused(DISALLOWED)),
         Ok(Err(_)) => Err(refused("nobody could be asked whether it may")),
         Err(_) => Err(refused("nobody answered whether it may")),
     }
+}
+
+const DISALLOWED: &str = "the person who was asked did not allow it; do not call it again unless they ask for it";
+
+fn may_run(answer: &ElicitResult) -> bool {
+    let run = answer.content.as_ref().and_then(|content| content.get("run"));
+    answer.action == ElicitationAction::Accept && run == Some(&Value::Bool(true))
+}
+
+/// What an upstream asks of a client, with the upstream's name; `None` where the client cannot give all of it.
+pub(crate) fn named(
+    requests: InputRequests,
+    source: &str,
+    context: &RequestContext<RoleServer>,
+) -> Option<InputRequests> {
+    let asks = asks_later(context);
+    let named = |(key, request)| match request {
+        InputRequest::Elicitation(mut request) if asks.person => {
+            let ElicitRequestParams::FormElicitationParams { message, .. } = &mut request.params else { return None };
+            *message = format!("[{source}] {}", marked(message, MAX_SAID));
+            Some((key, InputRequest::Elicitation(request)))
+        }
+        request @ InputRequest::CreateMessage(_) if asks.model => Some((key, request)),
+        _ => None,
+    };
+    requests.into_iter().map(named).collect()
 }
 
 /// Levels in the order of how bad they are.

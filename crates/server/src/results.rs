@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use picktools::check::{self, Severity, TextFinding};
-use rmcp::model::{CallToolResult, ContentBlock, MetaObject, ResourceContents, ServerResult};
+use rmcp::model::{
+    CallToolResponse, CallToolResult, ContentBlock, MetaObject, ResourceContents, ResultType, ServerResult,
+};
 use serde_json::{Value, json};
 
 use crate::refusal::{Code, Refusal};
@@ -13,18 +15,19 @@ use crate::settings::Scan;
 const MAX_PARTS: usize = 256;
 
 /// Reads an answer to `tools/call`.
-pub(crate) fn read(answer: ServerResult, upstream: &str) -> Result<CallToolResult, Refusal> {
+pub(crate) fn read(answer: ServerResult, upstream: &str) -> Result<CallToolResponse, Refusal> {
     match answer {
-        ServerResult::CallToolResult(result) => Ok(result),
+        ServerResult::CallToolResult(mut result) => {
+            // Servers of older revisions do not say so, and clients of the newest want to be told.
+            result.result_type = Some(ResultType::COMPLETE);
+            Ok(result.into())
+        }
         // One part that is not as the protocol has it would lose the rest.
         ServerResult::CustomResult(result) if result.0.get("content").is_some_and(Value::is_array) => {
-            Ok(with_odd_parts(&result.0))
+            Ok(with_odd_parts(&result.0).into())
         }
-        ServerResult::EmptyResult(_) => Ok(CallToolResult::success(Vec::new())),
-        ServerResult::InputRequiredResult(_) => Err(Refusal::new(
-            Code::NotCarried,
-            format!("{upstream} asks for more input in a way that is not carried through this gateway"),
-        )),
+        ServerResult::EmptyResult(_) => Ok(CallToolResult::success(Vec::new()).into()),
+        ServerResult::InputRequiredResult(asked) => Ok(asked.into()),
         ServerResult::CreateTaskResult(_) => {
             Err(Refusal::new(Code::NotCarried, format!("{upstream} made a task of the call, which is not carried")))
         }

@@ -678,6 +678,28 @@ fn few_tools_are_shown_as_they_are_and_what_changes_is_said() {
 }
 
 #[test]
+fn who_subscribes_is_told_that_the_list_changed() {
+    let place = Place::faulty();
+    place.write("settings.json", &json!({"upstreams": {"up": {"new_tools": "approve"}}}));
+    let mut client = place.silent_client();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let found = client.ask("server/discover", &json!({"_meta": meta}));
+    assert_eq!(found["result"]["capabilities"]["tools"]["listChanged"], true, "{found}");
+    assert_eq!(client.ask("tools/list", &json!({"_meta": meta}))["result"]["tools"].as_array().map(Vec::len), Some(25));
+    client.begin("subscriptions/listen", &json!({"_meta": meta, "notifications": {"toolsListChanged": true}}));
+    let added = json!({"name": "later", "description": "Came later", "inputSchema": {"type": "object"}});
+    place.write("changes", &json!({"add": [added]}));
+    eventually("it is told", || {
+        client.ask("tools/list", &json!({"_meta": meta}));
+        !client.told("notifications/tools/list_changed").is_empty()
+    });
+}
+
+#[test]
 fn a_dynamic_list_grows_by_what_is_found_and_never_shrinks() {
     let place = Place::faulty();
     place.write("settings.json", &json!({"mode": "dynamic"}));

@@ -269,6 +269,67 @@ fn every_revision_of_the_protocol_is_spoken_with_sessions_or_without() {
     }
 }
 
+/// A request of 2026-07-28, without a session, and its answer.
+fn later(serving: &Serving, key: &str, params: &Value) -> Value {
+    let mut params = params.clone();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+    });
+    let name = params["name"].as_str().expect("a name").to_owned();
+    let key = format!("Bearer {key}");
+    let headers = [
+        ("MCP-Protocol-Version", "2026-07-28"),
+        ("Mcp-Method", "tools/call"),
+        ("Mcp-Name", &name),
+        ("Authorization", &key),
+    ];
+    serving.post(&headers, &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})).message(1)
+}
+
+#[test]
+fn a_confirmation_is_good_once_and_for_its_call_and_caller_alone() {
+    let keys = json!([{"name": "one", "sha256": digest("first")}, {"name": "two", "sha256": digest("second")}]);
+    let serving = Serving::with(&json!({"keys": keys}));
+    let call = |arguments: Value| json!({"name": "up__delete_everything", "arguments": arguments});
+    let orders = || call(json!({"name": "orders"}));
+    let asked = |key: &str| {
+        let answer = later(&serving, key, &orders());
+        let request = &answer["result"]["inputRequests"]["run"];
+        assert!(request["params"]["message"].as_str().is_some_and(|text| text.contains("orders")), "{answer}");
+        answer["result"]["requestState"].as_str().expect("a state").to_owned()
+    };
+    let yes = json!({"run": {"action": "accept", "content": {"run": true}}});
+    let again = |mut call: Value, state: &str, answers: &Value| {
+        call["requestState"] = json!(state);
+        call["inputResponses"] = answers.clone();
+        call
+    };
+    let is_refused = |answer: &Value| {
+        let code = &answer["result"]["_meta"]["picktools/error"]["code"];
+        assert_eq!(code, "not_confirmed", "{answer}");
+    };
+    for answers in [
+        json!({"run": {"action": "decline"}}),
+        json!({"run": {"action": "accept", "content": {"run": "true"}}}),
+        json!({"run": true}),
+    ] {
+        is_refused(&later(&serving, "first", &again(orders(), &asked("first"), &answers)));
+    }
+    is_refused(&later(&serving, "first", &again(orders(), "made-up", &yes)));
+    is_refused(&later(&serving, "second", &again(orders(), &asked("first"), &yes)));
+    is_refused(&later(&serving, "first", &again(call(json!({"name": "users"})), &asked("first"), &yes)));
+    let mut unasked = orders();
+    unasked["inputResponses"] = yes.clone();
+    assert!(later(&serving, "first", &unasked)["result"].get("requestState").is_some(), "it is asked all the same");
+
+    let state = asked("first");
+    let done = later(&serving, "first", &again(orders(), &state, &yes));
+    assert_eq!(done["result"]["content"][0]["text"], "1", "nothing ran before: {done}");
+    is_refused(&later(&serving, "first", &again(orders(), &state, &yes)));
+}
+
 #[test]
 fn who_asks_too_often_is_told_when_to_come_again() {
     let key = json!({"name": "one", "sha256": digest("first"), "per_minute": 6, "burst": 5});
@@ -347,13 +408,17 @@ fn clients_speak_tls_where_there_is_a_certificate() {
     assert_eq!(stdout(&output).trim(), "ok", "{}", stderr(&output));
 }
 
-/// What a real client makes of these steps.
-fn client(arguments: &[&str], elicit: Option<&str>, steps: &[Value]) -> Vec<Value> {
+/// What a real client, a script of the tests, makes of these steps.
+fn client(script: &str, arguments: &[&str], mode: &str, steps: &[Value]) -> Vec<Value> {
     let steps: String = steps.iter().map(|step| format!("{step}\n")).collect();
-    let mut command = Command::new(installed("python/bin/python"));
-    command.arg(root("crates/cli/tests/clients/official.py")).args(arguments);
-    command.envs(elicit.map(|elicit| ("ELICIT", elicit)));
-    command.env("PICKTOOLS_CACHE_DIR", std::env::temp_dir().join("picktools-gateway-tests"));
+    let is_python = script.ends_with(".py");
+    let program = if is_python { installed("python/bin/python") } else { "node".to_owned() };
+    let mut command = Command::new(program);
+    command.arg(root("crates/cli/tests/clients").join(script)).args(arguments);
+    command.env("MODULES", installed("npm/node_modules"));
+    command.env("ELICIT", "accept").env("MODE", mode);
+    let cache = tempfile::tempdir().expect("a folder");
+    command.env("PICKTOOLS_CACHE_DIR", cache.path());
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     child.stdin.take().expect("it is piped").write_all(steps.as_bytes()).expect("it is read");
@@ -371,7 +436,7 @@ fn real_steps() -> Vec<Value> {
         json!({"do": "call", "name": "search_tools", "arguments": {"query": "sum of two numbers"}}),
         json!({"do": "call", "name": "describe_tool", "arguments": {"name": "up__add"}}),
         json!({"do": "call", "name": "call_tool", "arguments": {"name": "up__add", "arguments": {"a": 2, "b": 3}}}),
-        json!({"do": "call", "name": "up__progress", "arguments": {"steps": 5}, "progress": true}),
+        json!({"do": "call", "name": "up__progress", "arguments": {"steps": 5, "pause": 0.05}, "progress": true}),
         json!({"do": "call", "name": "up__echo", "arguments": {"text": "x", "seconds": 30}, "cancel_after": 0.3}),
         json!({"do": "call", "name": "up__echo", "arguments": {"text": "after"}}),
         json!({"do": "call", "name": "up__fails"}),
@@ -387,7 +452,7 @@ fn real_steps() -> Vec<Value> {
     ]
 }
 
-fn check_real_steps(lines: &[Value]) {
+fn check_real_steps(lines: &[Value], is_newest: bool) {
     let [
         hello,
         list,
@@ -418,44 +483,67 @@ fn check_real_steps(lines: &[Value]) {
     assert_eq!(describe["structuredContent"]["outputSchema"]["required"], json!(["sum"]));
     assert_eq!(add["structuredContent"]["sum"], 5);
     let steps: Vec<&Value> = progress["progress"].as_array().expect("steps").iter().map(|step| &step[0]).collect();
-    assert_eq!(json!(steps), json!([1.0, 2.0, 3.0, 4.0, 5.0]));
+    let steps: Vec<Option<f64>> = steps.into_iter().map(Value::as_f64).collect();
+    assert_eq!(steps, [1.0, 2.0, 3.0, 4.0, 5.0].map(Some));
     assert_eq!(cancelled["cancelled"], true);
     assert_eq!(text(after), "after");
     assert_eq!((&fails["isError"], text(fails)), (&json!(true), json!("no such city; try Bergen")));
     assert_eq!(nobody["error"]["code"], -32602);
     assert_eq!(text(delete), "1", "a person allowed it");
-    assert!(text(asks).to_string().contains("blue"), "{asks}");
-    assert_eq!(asked["asked"][1], "[up] Which colour?", "{asked}");
+    if is_newest {
+        // An upstream of an older revision cannot ask a client that answers in later requests only.
+        assert!(text(asks).to_string().contains("decline"), "{asks}");
+    } else {
+        assert!(text(asks).to_string().contains("blue"), "{asks}");
+        assert_eq!(asked["asked"][1], "[up] Which colour?", "{asked}");
+    }
     assert_eq!(read["contents"][0]["text"], "content of test://a");
     assert_eq!(prompt["messages"][0]["content"]["text"], "Hello Ada");
     assert_eq!((text(changes), &changed["changed"]), (json!("done"), &json!(true)));
     assert_eq!(text(grown), "grown");
 }
 
-#[test]
-fn the_official_python_client_does_all_over_stdio() {
+/// Before the server whose tools go right and wrong, over standard input and output.
+fn over_stdio(script: &str) {
     let place = Place::with(&json!({"up": upstream()}));
     place.write("settings.json", &json!({"upstreams": {"up": {"new_tools": "approve"}}}));
     let program = gateway_program().get_program().to_string_lossy().into_owned();
     let arguments = place.arguments();
     let mut all = vec!["stdio", &program, "mcp"];
     all.extend(arguments.iter().map(String::as_str));
-    check_real_steps(&client(&all, Some("accept"), &real_steps()));
+    check_real_steps(&client(script, &all, "legacy", &real_steps()), false);
 }
 
-#[test]
-fn the_official_python_client_does_all_over_http() {
+/// The same over HTTP, with a key.
+fn over_http(script: &str, is_newest: bool) {
     let key = json!({"name": "one", "sha256": digest("first")});
-    let serving = Serving::with(&json!({"keys": [key], "upstreams": {"up": {"new_tools": "approve"}}}));
-    // The connection that lists is another than the session's, on which the tool grows: it grows there by a notice.
-    let mut steps = real_steps();
-    steps.truncate(14);
-    let lines = client(&["http", &serving.url(), "first"], Some("accept"), &steps);
-    let mut whole = lines;
-    whole.extend([
+    let upstreams = json!({"up": {"new_tools": "approve", "share": "owner"}});
+    let serving = Serving::with(&json!({"keys": [key], "upstreams": upstreams}));
+    // What grows on a session's own connection is nothing to the one that lists.
+    let steps = &real_steps()[..14];
+    let mut lines = client(script, &["http", &serving.url(), "first"], "auto", steps);
+    lines.extend([
         json!({"content": [{"text": "done"}]}),
         json!({"changed": true}),
         json!({"content": [{"text": "grown"}]}),
     ]);
-    check_real_steps(&whole);
+    check_real_steps(&lines, is_newest);
+}
+
+#[test]
+fn the_official_python_client_does_all() {
+    over_stdio("official.py");
+    over_http("official.py", false);
+}
+
+#[test]
+fn the_official_typescript_client_does_all() {
+    over_stdio("official.mjs");
+    over_http("official.mjs", false);
+}
+
+#[test]
+fn the_client_of_fastmcp_does_all() {
+    over_stdio("fastmcp_client.py");
+    over_http("fastmcp_client.py", true);
 }

@@ -72,6 +72,7 @@ def call(id, name, arguments, meta):
         for step in range(1, arguments.get("steps", 5) + 1):
             if token is not None:
                 progress(token, step, arguments.get("steps", 5), f"step {step}")
+                wait(id, arguments.get("pause", 0))
         return text("done")
     if name == "progress_unordered":
         for step in (1, 3, 2, 3, 5):
@@ -163,7 +164,7 @@ TOOLS = [
         ["a", "b"],
         outputSchema={"type": "object", "properties": {"sum": {"type": "number"}}, "required": ["sum"]},
     ),
-    tool("progress", "Tells how far it is", {"steps": {"type": "integer"}}),
+    tool("progress", "Tells how far it is", {"steps": {"type": "integer"}, "pause": number()}),
     tool("progress_unordered", "Tells how far it is, in no order"),
     tool("progress_after", "Tells how far it is after its answer"),
     tool("log_message", "Writes a line to the log", {"level": {"type": "string"}}),
