@@ -22,7 +22,7 @@ use super::{lock, waiting};
 use crate::call::ValidCall;
 use crate::catalog::Tool;
 use crate::excerpt::{MAX_NAME_CHARS, cut, marked};
-use crate::import::mcp::{Begun, Connection, Limits, Said, Server, Silent, Tail, Unreachable};
+use crate::import::mcp::{Begun, Connection, Handshake, Limits, Said, Server, Silent, Tail, Unreachable};
 
 /// The most bytes that are kept of what a tool gives: its text, its data in base64, and its structured content.
 const MAX_CONTENT_BYTES: usize = 1 << 20;
@@ -116,7 +116,8 @@ impl McpServer {
         // What is left of the old one ends before there is a new one.
         *kept = None;
         let deadline = deadline.min(Instant::now() + self.limits.time);
-        let connection = Connection::open(&self.server, &*self.environment, deadline, &self.limits, Silent).await?;
+        let (environment, handshake) = (&*self.environment, Handshake::NewestFirst);
+        let connection = Connection::open(&self.server, environment, deadline, &self.limits, handshake, Silent).await?;
         let connection = Arc::new(connection);
         *kept = Some(Arc::clone(&connection));
         Ok(connection)

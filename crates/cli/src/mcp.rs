@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
@@ -12,6 +13,9 @@ use picktools_server::{Gateway, GatewayOptions, Pins, Settings};
 use crate::interruption::interrupted;
 use crate::servers::ServerArgs;
 use crate::{args, heading, output, reading};
+
+/// How often is looked whether a file has become another.
+const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 pub(super) struct McpCommand {
@@ -90,6 +94,32 @@ impl GatewayArgs {
     }
 }
 
+impl GatewayArgs {
+    /// Follows the files of a gateway: when one of them has become another, the gateway takes what they say now.
+    pub(super) async fn follow_files(&self, servers: &ServerArgs, gateway: &Gateway) {
+        let files: Vec<&PathBuf> = servers.files().iter().chain(&self.settings).filter(|path| path.is_file()).collect();
+        let read = || files.iter().map(|path| std::fs::read(path).ok()).collect::<Vec<_>>();
+        let mut last = read();
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let now = read();
+            if now == last {
+                continue;
+            }
+            let taken = self.settings().and_then(|settings| {
+                let configuration = servers.configuration()?;
+                output::warnings(configuration.faults.iter().map(ToString::to_string), "");
+                Ok(gateway.reload(configuration.servers, settings)?)
+            });
+            match taken {
+                Ok(()) => output::note("the configuration was read again"),
+                Err(error) => output::warn(format!("the configuration stays as it was: {error:#}")),
+            }
+            last = now;
+        }
+    }
+}
+
 impl McpCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let options = self.gateway.options(&self.servers, Share::All)?;
@@ -99,6 +129,7 @@ impl McpCommand {
             let served = tokio::select! {
                 served = gateway.serve_stdio() => served,
                 () = interrupted() => Ok(()),
+                () = self.gateway.follow_files(&self.servers, &gateway) => Ok(()),
             };
             gateway.end().await;
             served

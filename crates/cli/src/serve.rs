@@ -59,6 +59,7 @@ impl ServeCommand {
                 tokio::select! {
                     ended = serving.ended() => ended,
                     () = interrupted() => Ok(()),
+                    () = self.gateway.follow_files(&self.servers, &gateway) => Ok(()),
                 }
             };
             let served = served.await;

@@ -30,6 +30,12 @@ pub(super) struct ServerArgs {
 }
 
 impl ServerArgs {
+    /// The files that name them.
+    #[cfg(feature = "server")]
+    pub(super) fn files(&self) -> &[PathBuf] {
+        &self.config
+    }
+
     /// The servers that are named.
     pub(super) fn configuration(&self) -> anyhow::Result<Configuration> {
         let mut configuration = self.given()?;

@@ -16,8 +16,8 @@ use tokio::sync::mpsc;
 use tokio::time::timeout_at;
 
 use crate::naming;
-use crate::settings::Names;
-use crate::upstream::{Lease, Owner, Upstream};
+use crate::settings::{Names, Share};
+use crate::upstream::{Client, Lease, Owner, Upstream};
 
 /// How an address of a resource begins here; its upstream and its own address follow.
 const SCHEME: &str = "picktools://";
@@ -72,7 +72,8 @@ pub(crate) struct Carried {
     pub(crate) names: Names,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     pub(crate) owner: Owner,
-    pub(crate) share: crate::settings::Share,
+    pub(crate) share: Share,
+    pub(crate) client: Client,
 }
 
 /// What was listed, and of which upstreams it is missing.
@@ -203,7 +204,7 @@ impl Carried {
     {
         let deadline = Instant::now() + upstream.rules.call_time();
         let failed = |message: String| ErrorData::internal_error(message, None);
-        let lease = upstream.lease(&self.owner, self.share, crate::listener::Asks::default(), deadline).await;
+        let lease = upstream.lease(&self.owner, self.share, self.client, deadline).await;
         let mut lease = lease.map_err(|refusal| failed(refusal.message))?;
         with(&lease);
         let answer = timeout_at(deadline.into(), ask(Arc::clone(&lease.connection))).await;

@@ -4,26 +4,27 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use picktools::import::mcp::{KeptTools, Server};
 use rmcp::serve_server;
 use rmcp::transport::io::stdio_pipes;
 use serde_json::Value;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::error::GatewayError;
 use crate::handler::{Caller, Handler};
-use crate::http::{self, Http};
+use crate::http::{self, Door, Http};
 use crate::hub::Hub;
 use crate::listener::Asks;
+use crate::lock::lock;
 use crate::naming;
 use crate::pins::Pins;
 use crate::rounds::Rounds;
-use crate::settings::{DEFAULT_ROLE, Names, Settings, Share};
+use crate::settings::{DEFAULT_ROLE, Names, Settings, Share, UpstreamRules};
 use crate::snapshot::{Sent, Snapshot};
 use crate::upstream::{Environment, Listed, Owner, Upstream};
 
@@ -73,8 +74,39 @@ impl Serving {
 /// One server before many. Dropped, it ends what it started.
 pub struct Gateway {
     hub: Arc<Hub>,
-    settings: Arc<Settings>,
-    tasks: Vec<JoinHandle<()>>,
+    environment: Arc<Environment>,
+    kept: Option<KeptTools>,
+    tell: mpsc::Sender<Listed>,
+    building: JoinHandle<()>,
+    /// What follows each upstream.
+    following: Mutex<BTreeMap<String, JoinHandle<()>>>,
+    doors: Mutex<Vec<Weak<Door>>>,
+}
+
+/// The servers that can stand behind a gateway under these settings, by name.
+fn plan(servers: Vec<Server>, settings: &Settings) -> Result<BTreeMap<String, (Server, UpstreamRules)>, GatewayError> {
+    let mut planned = BTreeMap::new();
+    for server in servers {
+        let name = server.name.clone();
+        let refuse = |reason: &str| GatewayError::Server { name: name.clone(), reason: reason.to_owned() };
+        if let Some(reason) = naming::fault(&name) {
+            return Err(refuse(reason));
+        }
+        let rules = settings.upstream(&name);
+        if planned.insert(name.clone(), (server, rules)).is_some() {
+            return Err(refuse("two servers have this name; rename one of them"));
+        }
+    }
+    if settings.names == Names::Bare && planned.len() != 1 {
+        return Err(GatewayError::Settings("\"names\": \"bare\" is for one server only".to_owned()));
+    }
+    let is_unknown = |name: &&String| *name != "*" && !planned.contains_key(*name);
+    if let Some(unknown) = settings.upstreams.keys().find(is_unknown) {
+        let names: Vec<&String> = planned.keys().collect();
+        let message = format!("the settings speak of an upstream {unknown:?}; there are {names:?}");
+        return Err(GatewayError::Settings(message));
+    }
+    Ok(planned)
 }
 
 impl Gateway {
@@ -85,50 +117,86 @@ impl Gateway {
     /// [`GatewayError`] when a server cannot stand behind a gateway as it is called, or the settings do not fit.
     pub fn open(options: GatewayOptions) -> Result<Self, GatewayError> {
         let GatewayOptions { servers, settings, environment, kept, pins, share } = options;
-        // With one client there is no doubt who is asked.
-        let asks = Asks { person: share == Share::All, model: share == Share::All };
-        let mut upstreams: BTreeMap<String, Arc<Upstream>> = BTreeMap::new();
-        for server in servers {
-            let name = server.name.clone();
-            let refuse = |reason: &str| GatewayError::Server { name: name.clone(), reason: reason.to_owned() };
-            if let Some(reason) = naming::fault(&name) {
-                return Err(refuse(reason));
-            }
-            let rules = settings.upstream(&name);
-            let upstream = Upstream::new(server, rules, Arc::clone(&environment), asks);
-            if upstreams.insert(name.clone(), upstream).is_some() {
-                return Err(refuse("two servers have this name; rename one of them"));
-            }
-        }
-        if settings.names == Names::Bare && upstreams.len() != 1 {
-            return Err(GatewayError::Settings("\"names\": \"bare\" is for one server only".to_owned()));
-        }
-        let known = |name: &&String| *name != "*" && !upstreams.contains_key(*name);
-        if let Some(unknown) = settings.upstreams.keys().find(known) {
-            let names: Vec<&String> = upstreams.keys().collect();
-            let message = format!("the settings speak of an upstream {unknown:?}; there are {names:?}");
-            return Err(GatewayError::Settings(message));
-        }
+        let planned = plan(servers, &settings)?;
         let settings = Arc::new(settings);
         let first = Snapshot::build(Arc::clone(&settings), &[], None).map_err(GatewayError::Snapshot)?;
-        let names: Vec<&str> = upstreams.keys().map(String::as_str).collect();
         let hub = Arc::new(Hub {
-            instructions: instructions(&names),
+            upstreams: RwLock::default(),
+            settings: RwLock::new(settings),
+            replaced: Notify::new(),
             snapshot: watch::Sender::new(Arc::new(first)),
-            complete: watch::Sender::new(upstreams.is_empty()),
+            complete: watch::Sender::new(planned.is_empty()),
             live: watch::Sender::default(),
             rounds: Rounds::default(),
             share,
-            upstreams,
         });
         let (tell, heard) = mpsc::channel(64);
-        let kept = kept.map(KeptTools::new);
-        let mut tasks: Vec<JoinHandle<()>> = Vec::new();
-        for upstream in hub.upstreams.values() {
-            tasks.push(tokio::spawn(Arc::clone(upstream).follow(kept.clone(), tell.clone())));
+        let gateway = Self {
+            building: tokio::spawn(build(Arc::clone(&hub), pins, heard)),
+            environment,
+            kept: kept.map(KeptTools::new),
+            tell,
+            following: Mutex::default(),
+            doors: Mutex::default(),
+            hub,
+        };
+        gateway.replace_upstreams(planned);
+        Ok(gateway)
+    }
+
+    /// Takes other servers and settings. Servers that stay as they are keep their connections, and clients their sessions;
+    /// calls under way come to their end. A session keeps the mode that it has.
+    ///
+    /// # Errors
+    ///
+    /// [`GatewayError`] when they cannot be used: nothing is changed then.
+    pub fn reload(&self, servers: Vec<Server>, settings: Settings) -> Result<(), GatewayError> {
+        let planned = plan(servers, &settings)?;
+        let doors: Vec<Arc<Door>> = lock(&self.doors).iter().filter_map(Weak::upgrade).collect();
+        let opened = doors.iter().map(|door| door.guests(&settings)).collect::<Result<Vec<_>, _>>()?;
+        for (door, guests) in doors.iter().zip(opened) {
+            door.replace(guests);
         }
-        tasks.push(tokio::spawn(build(Arc::clone(&hub), Arc::clone(&settings), pins, heard)));
-        Ok(Self { hub, settings, tasks })
+        *self.hub.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self.replace_upstreams(planned);
+        self.hub.replaced.notify_one();
+        Ok(())
+    }
+
+    /// Starts to follow upstreams that are new or not as they were, and lets go of others.
+    fn replace_upstreams(&self, planned: BTreeMap<String, (Server, UpstreamRules)>) {
+        // With one client there is no doubt who is asked.
+        let is_one = self.hub.share == Share::All;
+        let asks = Asks { person: is_one, model: is_one };
+        let mut upstreams = self.hub.upstreams.write().unwrap_or_else(PoisonError::into_inner);
+        let mut following = lock(&self.following);
+        let mut kept = BTreeMap::new();
+        for (name, (server, rules)) in planned {
+            let same = upstreams.get(&name).filter(|upstream| upstream.server == server && upstream.rules == rules);
+            if let Some(same) = same {
+                kept.insert(name, Arc::clone(same));
+                continue;
+            }
+            let upstream = Upstream::new(server, rules, Arc::clone(&self.environment), asks);
+            self.hub.live.send_modify(|live| drop(live.remove(&name)));
+            let task = tokio::spawn(Arc::clone(&upstream).follow(self.kept.clone(), self.tell.clone()));
+            if let Some(before) = following.insert(name.clone(), task) {
+                before.abort();
+            }
+            kept.insert(name, upstream);
+        }
+        let before = std::mem::replace(&mut *upstreams, kept);
+        for (name, upstream) in before {
+            if upstreams.get(&name).is_some_and(|now| Arc::ptr_eq(now, &upstream)) {
+                continue;
+            }
+            if !upstreams.contains_key(&name)
+                && let Some(task) = following.remove(&name)
+            {
+                task.abort();
+            }
+            drop(tokio::spawn(async move { upstream.retire().await }));
+        }
     }
 
     /// Serves the client at standard input and output, until it goes.
@@ -151,35 +219,39 @@ impl Gateway {
     ///
     /// [`GatewayError`] when the address cannot be listened on, or may not be as the settings are.
     pub async fn serve_http(&self, http: &Http) -> Result<Serving, GatewayError> {
-        Ok(Serving(http::listen(&self.hub, &self.settings, http).await?))
+        let listening = http::listen(&self.hub, &self.hub.settings(), http).await?;
+        lock(&self.doors).push(Arc::downgrade(&listening.door));
+        Ok(Serving(listening))
     }
 
     /// Ends all upstreams in good order.
-    pub async fn end(mut self) {
-        for task in self.tasks.drain(..) {
-            task.abort();
-        }
-        let ends = self.hub.upstreams.values().map(|upstream| upstream.end());
+    pub async fn end(self) {
+        self.stop();
+        let upstreams = self.hub.upstreams();
+        let ends = upstreams.iter().map(|upstream| upstream.end());
         drop(timeout(END, futures_util::future::join_all(ends)).await);
+    }
+
+    fn stop(&self) {
+        self.building.abort();
+        lock(&self.following).values().for_each(JoinHandle::abort);
     }
 }
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        for task in self.tasks.drain(..) {
-            task.abort();
-        }
+        self.stop();
     }
 }
 
 impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gateway").field("upstreams", &self.hub.upstreams.keys()).finish_non_exhaustive()
+        f.debug_struct("Gateway").field("upstreams", &self.hub.upstreams()).finish_non_exhaustive()
     }
 }
 
 /// Makes a new snapshot whenever an upstream sent something else, or something was approved.
-async fn build(hub: Arc<Hub>, settings: Arc<Settings>, pins: Option<Pins>, mut heard: mpsc::Receiver<Listed>) {
+async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<Listed>) {
     let mut tools: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     let mut said: BTreeMap<String, Option<String>> = BTreeMap::new();
     let mut stamp = pins.as_ref().and_then(stamp_of);
@@ -190,6 +262,7 @@ async fn build(hub: Arc<Hub>, settings: Arc<Settings>, pins: Option<Pins>, mut h
                 Some(listed) => news.push(listed),
                 None => return,
             },
+            () = hub.replaced.notified() => {}
             () = sleep(LOOK), if pins.is_some() => {
                 let now = pins.as_ref().and_then(stamp_of);
                 if now == stamp {
@@ -218,33 +291,41 @@ async fn build(hub: Arc<Hub>, settings: Arc<Settings>, pins: Option<Pins>, mut h
             }
             said.insert(upstream, reason);
         }
-        let sent = hub.upstreams.values().filter_map(|upstream| {
+        let upstreams = hub.upstreams();
+        let sent = upstreams.iter().filter_map(|upstream| {
             let tools = tools.get(&upstream.server.name)?.clone();
             Some(Sent { server: upstream.server.clone(), rules: upstream.rules, tools })
         });
         let sent: Vec<Sent> = sent.collect();
-        let (settings, pins_of_build) = (Arc::clone(&settings), pins.clone());
+        let (settings, pins_of_build) = (hub.settings(), pins.clone());
         let built = tokio::task::spawn_blocking(move || Snapshot::build(settings, &sent, pins_of_build.as_ref())).await;
-        match built {
+        let failed = match built {
             Ok(Ok(snapshot)) => {
                 // Written by this, it need not be read again.
                 stamp = pins.as_ref().and_then(stamp_of);
                 drop(hub.snapshot.send_replace(Arc::new(snapshot)));
+                None
             }
-            Ok(Err(message)) => tracing::error!(target: "picktools::gateway", %message, "what there was stays"),
-            Err(error) => tracing::error!(target: "picktools::gateway", %error, "what there was stays"),
+            Ok(Err(message)) => Some(message),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(message) = &failed {
+            tracing::error!(target: "picktools::gateway", %message, "what there was stays");
         }
         if !live.is_empty() {
             hub.live.send_modify(|known| {
                 for (upstream, said) in live {
-                    // Once it was asked, what it has is known, and a call finds out whether it is there.
-                    if known.get(&upstream) != Some(&Ok(())) {
-                        known.insert(upstream, said);
+                    match &failed {
+                        // What it has now could not be held to what was approved.
+                        Some(message) => drop(known.insert(upstream, Err(message.clone()))),
+                        // Once it was asked, what it has is known, and a call finds out whether it is there.
+                        None if known.get(&upstream) == Some(&Ok(())) => {}
+                        None => drop(known.insert(upstream, said)),
                     }
                 }
             });
         }
-        if said.len() == hub.upstreams.len() {
+        if upstreams.iter().all(|upstream| said.contains_key(&upstream.server.name)) {
             hub.complete.send_replace(true);
         }
     }
@@ -254,18 +335,4 @@ async fn build(hub: Arc<Hub>, settings: Arc<Settings>, pins: Option<Pins>, mut h
 fn stamp_of(pins: &Pins) -> Option<(std::time::SystemTime, u64)> {
     let metadata = std::fs::metadata(pins.path()).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
-}
-
-/// What a model is told of the gateway. What upstreams say of themselves is not passed on: nobody has approved it.
-fn instructions(names: &[&str]) -> String {
-    let mut named = names.iter().take(20).copied().collect::<Vec<_>>().join(", ");
-    if names.len() > 20 {
-        named.push_str(&format!(" and {} more", names.len() - 20));
-    }
-    let servers = if names.len() == 1 { "server" } else { "servers" };
-    format!(
-        "Tools of {} {servers}: {named}. Where search_tools is listed, find tools with it by what you want to do, and run \
-         them with call_tool. Not carried: roots, tasks, subscriptions to resources.",
-        names.len()
-    )
 }

@@ -329,9 +329,10 @@ impl Handler {
         let may_see = |upstream: &&Arc<Upstream>| is_open || view.sources.contains(&upstream.server.name);
         Ok(Carried {
             names: snapshot.settings.names,
-            upstreams: self.gateway.upstreams().filter(may_see).cloned().collect(),
+            upstreams: self.gateway.upstreams().into_iter().filter(|upstream| may_see(&upstream)).collect(),
             owner: caller.owner,
             share: self.gateway.share(),
+            client: relay::client(context),
         })
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -52,18 +52,27 @@ pub struct Http {
 }
 
 /// The HTTP side of a gateway.
-struct Door {
-    keys: Vec<Arc<Guest>>,
-    /// Who comes without a key; nobody where it is `None`.
-    anonymous: Option<Arc<Guest>>,
+pub(crate) struct Door {
+    /// Where it listens.
+    address: SocketAddr,
+    guests: RwLock<Guests>,
     manager: Arc<LocalSessionManager>,
     sessions: Mutex<HashMap<String, Visit>>,
     max_sessions: usize,
     places: Arc<Semaphore>,
 }
 
+/// Who may come in.
+#[derive(Default)]
+pub(crate) struct Guests {
+    keys: Vec<Arc<Guest>>,
+    /// Who comes without a key; nobody where it is `None`.
+    anonymous: Option<Arc<Guest>>,
+}
+
 /// A key, and what it is doing.
 struct Guest {
+    key: Key,
     name: Arc<str>,
     role: Arc<str>,
     /// SHA-256 of the key.
@@ -118,6 +127,7 @@ impl Guest {
             *byte = u8::from_str_radix(&digits[at..at + 2], 16).map_err(|_| failed())?;
         }
         Ok(Arc::new(Self {
+            key: key.clone(),
             name: key.name.as_str().into(),
             role: key.role.as_deref().unwrap_or(DEFAULT_ROLE).into(),
             digest,
@@ -160,11 +170,43 @@ impl IntoResponse for Refused {
 }
 
 impl Door {
+    fn read(&self) -> RwLockReadGuard<'_, Guests> {
+        self.guests.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who may come in under these settings. Whose key is as it was stays who they are.
+    pub(crate) fn guests(&self, settings: &Settings) -> Result<Guests, GatewayError> {
+        guests(settings, &self.address, &self.read())
+    }
+
+    /// Lets others in. Sessions of those who may not come any longer end.
+    pub(crate) fn replace(self: &Arc<Self>, guests: Guests) {
+        let stays = |visit: &Visit| {
+            let mut all = guests.keys.iter().chain(&guests.anonymous);
+            all.any(|guest| Arc::ptr_eq(guest, &visit.guest))
+        };
+        let mut ended = Vec::new();
+        lock(&self.sessions).retain(|session, visit| {
+            let stays = stays(visit);
+            if !stays {
+                ended.push(session.clone());
+            }
+            stays
+        });
+        *self.guests.write().unwrap_or_else(PoisonError::into_inner) = guests;
+        let manager = Arc::clone(&self.manager);
+        drop(tokio::spawn(async move {
+            for session in ended {
+                drop(manager.close_session(&session.into()).await);
+            }
+        }));
+    }
+
     /// Whose key a request has.
     fn guest(&self, headers: &HeaderMap) -> Result<Arc<Guest>, Refused> {
         let mut given = headers.get_all(header::AUTHORIZATION).iter();
         let Some(value) = given.next() else {
-            let anonymous = self.anonymous.clone();
+            let anonymous = self.read().anonymous.clone();
             return anonymous
                 .ok_or_else(|| Refused::new(StatusCode::UNAUTHORIZED, "a key is needed: Authorization: Bearer …"));
         };
@@ -178,12 +220,12 @@ impl Door {
         });
         let digest = crate::keys::digest(token.ok_or_else(unknown)?);
         // Digests tell nothing of the key, however long they are compared.
-        let guest = self.keys.iter().find(|guest| guest.digest == digest).ok_or_else(unknown)?;
+        let guest = self.read().keys.iter().find(|guest| guest.digest == digest).cloned().ok_or_else(unknown)?;
         match guest.expires {
             Some(until) if until <= crate::keys::now() => {
                 Err(Refused::new(StatusCode::UNAUTHORIZED, "the key has expired"))
             }
-            _ => Ok(Arc::clone(guest)),
+            _ => Ok(guest),
         }
     }
 
@@ -279,8 +321,36 @@ async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) 
     response
 }
 
+/// Who may come in under these settings; those of `before` whose key is as it was stay who they are.
+fn guests(settings: &Settings, address: &SocketAddr, before: &Guests) -> Result<Guests, GatewayError> {
+    let refuse = |message: String| Err(GatewayError::Settings(message));
+    let is_local = address.ip().is_loopback();
+    if !is_local && settings.keys.is_empty() {
+        return refuse(format!(
+            "{address} can be reached from other machines: the settings must hold keys (picktools serve --new-key NAME)"
+        ));
+    }
+    if !is_local && settings.anonymous.is_some() {
+        return refuse("callers without a key are for this machine alone: take `anonymous` out".to_owned());
+    }
+    let guest = |key: &Key| match before.keys.iter().chain(&before.anonymous).find(|guest| guest.key == *key) {
+        Some(same) => Ok(Arc::clone(same)),
+        None => Guest::of(key),
+    };
+    let anonymous = match (&settings.anonymous, settings.keys.is_empty()) {
+        (Some(role), _) => Some(role.as_str()),
+        (None, true) => Some(DEFAULT_ROLE),
+        (None, false) => None,
+    };
+    Ok(Guests {
+        keys: settings.keys.iter().map(guest).collect::<Result<_, _>>()?,
+        anonymous: anonymous.map(|role| guest(&Key::anonymous(role))).transpose()?,
+    })
+}
+
 /// A gateway that listens.
 pub(crate) struct Listening {
+    pub(crate) door: Arc<Door>,
     pub(crate) address: SocketAddr,
     handle: Handle<SocketAddr>,
     served: tokio::task::JoinHandle<std::io::Result<()>>,
@@ -307,47 +377,21 @@ impl Drop for Listening {
 
 /// Starts to listen.
 pub(crate) async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> Result<Listening, GatewayError> {
-    let refuse = |message: String| Err(GatewayError::Settings(message));
+    let guests = guests(settings, &http.listen, &Guests::default())?;
     let is_local = http.listen.ip().is_loopback();
-    let keys = settings.keys.iter().map(Guest::of).collect::<Result<Vec<_>, _>>()?;
-    if !is_local && keys.is_empty() {
-        return refuse(format!(
-            "{} can be reached from other machines: the settings must hold keys (picktools serve --new-key NAME)",
-            http.listen
-        ));
-    }
     if !is_local && http.tls.is_none() && !http.plain {
-        return refuse(format!(
+        return Err(GatewayError::Settings(format!(
             "{} can be reached from other machines: give --tls-cert and --tls-key, or --plain-http where something before it \
              speaks TLS",
             http.listen
-        ));
+        )));
     }
-    if !is_local && settings.anonymous.is_some() {
-        return refuse("callers without a key are for this machine alone: take `anonymous` out".to_owned());
-    }
-    let anonymous = match (&settings.anonymous, keys.is_empty()) {
-        (Some(role), _) => Some(role.as_str()),
-        (None, true) => Some(DEFAULT_ROLE),
-        (None, false) => None,
-    };
-    let anonymous = anonymous.map(|role| {
-        let key = Key { name: "anonymous".to_owned(), role: Some(role.to_owned()), ..Key::unlimited() };
-        Arc::new(Guest {
-            name: key.name.as_str().into(),
-            role: role.into(),
-            digest: [0; 32],
-            places: Arc::new(Semaphore::new(key.parallel)),
-            bucket: Mutex::new(Bucket::new(&key)),
-            expires: None,
-        })
-    });
     let mut manager = LocalSessionManager::default();
     manager.session_config.keep_alive = Some(Duration::from_secs(settings.http.session_s.max(1)));
     let manager = Arc::new(manager);
     let door = Arc::new(Door {
-        keys,
-        anonymous,
+        address: http.listen,
+        guests: RwLock::new(guests),
         manager: Arc::clone(&manager),
         sessions: Mutex::default(),
         max_sessions: settings.http.max_sessions.max(1),
@@ -404,11 +448,12 @@ pub(crate) async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> 
             tokio::spawn(server.acceptor(acceptor).serve(app))
         }
     };
+    let tidied = Arc::clone(&door);
     let tidying = tokio::spawn(async move {
         loop {
             sleep(LOOK).await;
-            door.tidy().await;
+            tidied.tidy().await;
         }
     });
-    Ok(Listening { address, handle, served, tidying })
+    Ok(Listening { door, address, handle, served, tidying })
 }

@@ -1,29 +1,34 @@
 //! What all clients of a gateway share: the upstreams, and what there is now.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use crate::refusal::{Code, Refusal};
 use crate::rounds::Rounds;
-use crate::settings::Share;
+use crate::settings::{Settings, Share};
 use crate::snapshot::Snapshot;
 use crate::upstream::{Owner, Upstream};
 
+/// How many servers are named to a model.
+const MAX_NAMED: usize = 20;
+
 /// What all clients of a gateway share.
 pub(crate) struct Hub {
-    pub(crate) upstreams: BTreeMap<String, Arc<Upstream>>,
+    pub(crate) upstreams: RwLock<BTreeMap<String, Arc<Upstream>>>,
+    pub(crate) settings: RwLock<Arc<Settings>>,
+    /// Told when either of these has become another.
+    pub(crate) replaced: Notify,
     pub(crate) snapshot: watch::Sender<Arc<Snapshot>>,
     /// Whether each upstream has said something, if only that it cannot be reached.
     pub(crate) complete: watch::Sender<bool>,
-    /// The upstreams that were asked for their tools since the start, and whose answer is in the snapshot.
-    /// Why those were not that could not be.
+    /// The upstreams that were asked for their tools since the start, and whose answer is in the snapshot; or why they are
+    /// not.
     pub(crate) live: watch::Sender<BTreeMap<String, Result<(), String>>>,
     pub(crate) rounds: Rounds,
-    pub(crate) instructions: String,
     pub(crate) share: Share,
 }
 
@@ -37,25 +42,44 @@ impl Hub {
     }
 
     pub(crate) fn upstream(&self, name: &str) -> Option<Arc<Upstream>> {
-        self.upstreams.get(name).cloned()
+        self.read_upstreams().get(name).cloned()
     }
 
     pub(crate) fn forget(&self, owner: &Owner) {
-        for upstream in self.upstreams.values() {
+        for upstream in self.upstreams() {
             upstream.forget(owner);
         }
     }
 
-    pub(crate) fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
-        self.upstreams.values()
+    fn read_upstreams(&self) -> RwLockReadGuard<'_, BTreeMap<String, Arc<Upstream>>> {
+        self.upstreams.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn upstreams(&self) -> Vec<Arc<Upstream>> {
+        self.read_upstreams().values().cloned().collect()
+    }
+
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn share(&self) -> Share {
         self.share
     }
 
+    /// What a model is told of the gateway. What upstreams say of themselves is not passed on: nobody has approved it.
     pub(crate) fn instructions(&self) -> String {
-        self.instructions.clone()
+        let names: Vec<String> = self.read_upstreams().keys().cloned().collect();
+        let mut named = names.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
+        if names.len() > MAX_NAMED {
+            named.push_str(&format!(" and {} more", names.len() - MAX_NAMED));
+        }
+        let servers = if names.len() == 1 { "server" } else { "servers" };
+        format!(
+            "Tools of {} {servers}: {named}. Where search_tools is listed, find tools with it by what you want to do, and run \
+             them with call_tool. Not carried: roots, tasks.",
+            names.len()
+        )
     }
 
     /// Waits until an upstream has said which tools it has today, so that none is called under a definition of the past.

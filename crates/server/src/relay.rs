@@ -23,7 +23,7 @@ use crate::refusal::{Code, Refusal};
 use crate::results;
 use crate::rounds::Again;
 use crate::settings::Share;
-use crate::upstream::{Lease, Owner, Upstream};
+use crate::upstream::{Client, Lease, Owner, Upstream};
 
 /// How long a client may take to read a notification before it is dropped.
 const TELL: Duration = Duration::from_secs(2);
@@ -54,7 +54,7 @@ impl Asked<'_> {
     pub(crate) async fn relay(self) -> Result<CallToolResponse, Refusal> {
         let deadline = Instant::now() + self.upstream.rules.call_time();
         let cancelled = || Refusal::new(Code::Cancelled, "the call was cancelled");
-        let leased = self.upstream.lease(self.owner, self.share, asks(self.context), deadline);
+        let leased = self.upstream.lease(self.owner, self.share, client(self.context), deadline);
         let mut lease = tokio::select! {
             biased;
             () = self.context.ct.cancelled() => return Err(cancelled()),
@@ -227,6 +227,13 @@ impl Asked<'_> {
             }
         }
     }
+}
+
+/// What is known of a client.
+pub(crate) fn client(context: &RequestContext<RoleServer>) -> Client {
+    let version = context.protocol_version();
+    let is_newest = version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
+    Client { asks: asks(context), is_newest }
 }
 
 /// What a client can be asked during a call.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use picktools::excerpt::marked;
-use picktools::import::mcp::{Connection, KeptTools, Limits, Listing, Server};
+use picktools::import::mcp::{Connection, Handshake, KeptTools, Limits, Listing, Server};
 use rmcp::ServiceError;
 use rmcp::model::{ClientRequest, PingRequest};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
@@ -46,6 +46,14 @@ pub(crate) type Environment = dyn Fn(&str) -> Option<OsString> + Send + Sync;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Owner(pub(crate) Arc<str>);
 
+/// What is known of a client that matters to its connections.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client {
+    pub(crate) asks: Asks,
+    /// Whether it speaks 2026-07-28 or later.
+    pub(crate) is_newest: bool,
+}
+
 /// What an upstream sent, or why it did not.
 pub(crate) struct Listed {
     pub(crate) upstream: String,
@@ -70,14 +78,16 @@ pub(crate) struct Upstream {
 struct Slot {
     connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
     listener: Listener,
+    handshake: Handshake,
     /// Whether a call was given up since the server last showed that it answers.
     unanswered: AtomicBool,
     used: Mutex<Instant>,
 }
 
 impl Slot {
-    fn new(listener: Listener) -> Arc<Self> {
+    fn new(listener: Listener, handshake: Handshake) -> Arc<Self> {
         Arc::new(Self {
+            handshake,
             connection: tokio::sync::Mutex::default(),
             listener,
             unanswered: AtomicBool::new(false),
@@ -138,7 +148,8 @@ impl Upstream {
             environment,
             permits: Arc::new(Semaphore::new(rules.parallel)),
             health: Mutex::default(),
-            shared: Slot::new(Listener::new(asks)),
+            // What was told unasked of changes before 2026-07-28 must now be asked for.
+            shared: Slot::new(Listener::new(asks), Handshake::KnownFirst),
             owned: Mutex::default(),
             wanted: Notify::new(),
             rules,
@@ -159,12 +170,12 @@ impl Upstream {
         lock(&self.health).down.clone()
     }
 
-    /// A place for a call, by a deadline. `asks` tells whether its client can be asked things.
+    /// A place for a call of a client, by a deadline.
     pub(crate) async fn lease(
         &self,
         owner: &Owner,
         share: Share,
-        asks: Asks,
+        client: Client,
         deadline: Instant,
     ) -> Result<Lease, Refusal> {
         let waiting = Arc::clone(&self.permits).acquire_owned();
@@ -176,7 +187,7 @@ impl Upstream {
         };
         let slot = match share {
             Share::All => Arc::clone(&self.shared),
-            Share::Owner => self.slot_of(owner, asks)?,
+            Share::Owner => self.slot_of(owner, client)?,
         };
         self.wake();
         let connection = self.connection(&slot, deadline).await?;
@@ -197,7 +208,7 @@ impl Upstream {
         self.connection(&self.shared, deadline).await
     }
 
-    fn slot_of(&self, owner: &Owner, asks: Asks) -> Result<Arc<Slot>, Refusal> {
+    fn slot_of(&self, owner: &Owner, client: Client) -> Result<Arc<Slot>, Refusal> {
         let mut owned = lock(&self.owned);
         if let Some(slot) = owned.get(owner) {
             return Ok(Arc::clone(slot));
@@ -215,7 +226,9 @@ impl Upstream {
                 end_in_background(slot);
             }
         }
-        let slot = Slot::new(Listener::new(asks));
+        // A client is asked in the way of its own revision.
+        let handshake = if client.is_newest { Handshake::NewestFirst } else { Handshake::KnownFirst };
+        let slot = Slot::new(Listener::new(client.asks), handshake);
         owned.insert(owner.clone(), Arc::clone(&slot));
         Ok(slot)
     }
@@ -225,6 +238,13 @@ impl Upstream {
         if let Some(slot) = lock(&self.owned).remove(owner) {
             end_in_background(slot);
         }
+    }
+
+    /// Lets what is under way come to its end, and ends it.
+    pub(crate) async fn retire(&self) {
+        let all = u32::try_from(self.rules.parallel).unwrap_or(u32::MAX);
+        drop(timeout(self.rules.call_time(), self.permits.acquire_many(all)).await);
+        self.end().await;
     }
 
     /// Ends all its connections in good order.
@@ -252,8 +272,8 @@ impl Upstream {
         }
         self.may_be_asked()?;
         let deadline = deadline.min(Instant::now() + self.limits().time);
-        let opened =
-            Connection::open(&self.server, &*self.environment, deadline, &self.limits(), slot.listener.clone()).await;
+        let (environment, limits, listener) = (&*self.environment, self.limits(), slot.listener.clone());
+        let opened = Connection::open(&self.server, environment, deadline, &limits, slot.handshake, listener).await;
         match opened {
             Ok(connection) => {
                 lock(&self.health).down = None;

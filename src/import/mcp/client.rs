@@ -8,7 +8,7 @@ use thiserror::Error;
 use tokio::time::timeout_at;
 
 use super::Server;
-use super::connection::{Connection, Silent, Tail, Unreachable, Variable, late};
+use super::connection::{Connection, Handshake, Silent, Tail, Unreachable, Variable, late};
 
 /// How long a server may take, and how much it may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,9 @@ pub struct ListError {
 pub async fn list(server: &Server, environment: &Variable<'_>, limits: &Limits) -> Result<Listing, ListError> {
     let deadline = Instant::now() + limits.time;
     let failed = |Unreachable { message, stderr }| ListError { server: server.name.clone(), message, stderr };
-    let connection = Connection::open(server, environment, deadline, limits, Silent).await.map_err(failed)?;
+    let handshake = Handshake::NewestFirst;
+    let connection =
+        Connection::open(server, environment, deadline, limits, handshake, Silent).await.map_err(failed)?;
     let listed = connection.tools(deadline, limits).await;
     let stderr = connection.end().await;
     listed.map_err(|message| failed(Unreachable { message, stderr }))

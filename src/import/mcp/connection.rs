@@ -104,7 +104,8 @@ impl ClientHandler for Silent {}
 
 /// Hears that the tools of a server changed, for [`Connection::open`]; answers nothing that it asks.
 ///
-/// Servers that speak 2026-07-28 say so only to those who subscribe, which this does not: they are to be asked now and then.
+/// Servers that speak 2026-07-28 say so only to those who subscribe, which this does not: they are to be asked now and then,
+/// or shaken hands with as [`Handshake::KnownFirst`].
 #[derive(Debug, Clone, Default)]
 pub struct ToolChanges(Arc<Notify>);
 
@@ -119,6 +120,18 @@ impl ClientHandler for ToolChanges {
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
         self.0.notify_one();
     }
+}
+
+/// How hands are shaken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Handshake {
+    /// The newest revision is tried first; a server that does not know it is shaken hands with as it knows it.
+    #[default]
+    NewestFirst,
+    /// As every server knows it that is older than 2026-07-28, and as the newest revision has it where one refuses that.
+    /// Before 2026-07-28 servers ask their clients things during a call, and say unasked what has changed.
+    KnownFirst,
 }
 
 /// A server with which hands were shaken. Dropped, it is killed, with all that it started. Its messages are those of the
@@ -145,13 +158,18 @@ impl Connection {
         environment: &Variable<'_>,
         deadline: Instant,
         limits: &Limits,
+        handshake: Handshake,
         handler: impl ClientHandler + Clone,
     ) -> Result<Self, Unreachable> {
         let mut stderr = Vec::new();
-        let newest = Handshake::NewestFirst;
-        let mut opened = attempt(server, environment, newest, deadline, limits, &handler, &mut stderr).await;
-        if let Err(Failure::LateAnswer) = opened {
-            opened = attempt(server, environment, Handshake::Known, deadline, limits, &handler, &mut stderr).await;
+        let mut opened = attempt(server, environment, handshake, deadline, limits, &handler, &mut stderr).await;
+        let other = match (&opened, handshake) {
+            (Err(Failure::LateAnswer), Handshake::NewestFirst) => Some(Handshake::KnownFirst),
+            (Err(Failure::Refused(_)), Handshake::KnownFirst) => Some(Handshake::NewestFirst),
+            _ => None,
+        };
+        if let Some(other) = other {
+            opened = attempt(server, environment, other, deadline, limits, &handler, &mut stderr).await;
         }
         opened.map_err(|failure| Unreachable { message: failure.message(), stderr })
     }
@@ -282,19 +300,12 @@ impl Drop for Begun {
     }
 }
 
-/// How hands are shaken.
-#[derive(Clone, Copy, PartialEq)]
-enum Handshake {
-    /// The newest revision is tried first; a server that does not know it is shaken hands with as it knows it.
-    NewestFirst,
-    /// As every server knows it that is older than 2026-07-28.
-    Known,
-}
-
 /// Why an attempt failed.
 enum Failure {
     /// The server answered the first handshake after the second was begun: it took more than ten seconds to start.
     LateAnswer,
+    /// The server answered that it does not shake hands so.
+    Refused(String),
     Other(String),
 }
 
@@ -302,7 +313,7 @@ impl Failure {
     fn message(self) -> String {
         match self {
             Self::LateAnswer => "it answered a handshake too late".to_owned(),
-            Self::Other(message) => message,
+            Self::Refused(message) | Self::Other(message) => message,
         }
     }
 }
@@ -335,7 +346,7 @@ async fn attempt(
                     program.stop().await;
                     *stderr = program.last_lines();
                     return Err(match failure {
-                        Failure::Other(_) if too_long.load(Ordering::Relaxed) => {
+                        Failure::Other(_) | Failure::Refused(_) if too_long.load(Ordering::Relaxed) => {
                             Failure::Other(self::too_long(message_bytes))
                         }
                         failure => failure,
@@ -383,12 +394,16 @@ where
         Handshake::NewestFirst => {
             ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None }
         }
-        Handshake::Known => ClientLifecycleMode::Initialize,
+        Handshake::KnownFirst => ClientLifecycleMode::Initialize,
     };
     let transport = Tap::new(transport.into_transport(), heard.clone());
     serve_client_with_lifecycle(handler.clone(), transport, lifecycle).await.map_err(|error| match error {
         ClientInitializeError::ConflictInitResponseId(..) | ClientInitializeError::UncorrelatedErrorResponse { .. } => {
             Failure::LateAnswer
+        }
+        // Over HTTP a refusal may be told by the status alone.
+        refused @ (ClientInitializeError::JsonRpcError(_) | ClientInitializeError::TransportError { .. }) => {
+            Failure::Refused(said(&refused))
         }
         other => Failure::Other(said(&other)),
     })

@@ -37,7 +37,7 @@ use thiserror::Error;
 #[cfg(feature = "mcp")]
 pub use client::{Limits, ListError, Listing, list};
 #[cfg(feature = "mcp")]
-pub use connection::{Begun, Connection, ToolChanges, Unreachable, Variable};
+pub use connection::{Begun, Connection, Handshake, ToolChanges, Unreachable, Variable};
 #[cfg(all(feature = "mcp", feature = "runtime"))]
 pub(crate) use connection::{Silent, Tail};
 #[cfg(feature = "mcp")]

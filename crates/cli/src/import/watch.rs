@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use picktools::import::mcp::{Connection, Limits, Listing, Server, ToolChanges};
+use picktools::import::mcp::{Connection, Handshake, Limits, Listing, Server, ToolChanges};
 use serde_json::Value;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::JoinSet;
@@ -115,7 +115,8 @@ async fn follow(number: usize, server: Server, limits: Limits, tell: Sender<Hear
         let changes = ToolChanges::default();
         let environment = |name: &str| std::env::var_os(name);
         let deadline = Instant::now() + limits.time;
-        match Connection::open(&server, &environment, deadline, &limits, changes.clone()).await {
+        let handshake = Handshake::KnownFirst;
+        match Connection::open(&server, &environment, deadline, &limits, handshake, changes.clone()).await {
             Ok(connection) => {
                 again = AGAIN.0;
                 while !connection.is_closed() {

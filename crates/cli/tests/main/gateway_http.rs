@@ -17,7 +17,7 @@ use crate::support::root;
 struct Serving {
     child: Child,
     address: SocketAddr,
-    _place: Place,
+    place: Place,
 }
 
 impl Serving {
@@ -39,7 +39,7 @@ impl Serving {
             .find_map(|line| line.split("://").nth(1)?.trim_end_matches("/mcp").parse().ok())
             .expect("it says where it listens");
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
-        Self { child, address, _place: place }
+        Self { child, address, place }
     }
 
     /// With the server whose tools go right and wrong, under these settings.
@@ -342,6 +342,54 @@ fn who_asks_too_often_is_told_when_to_come_again() {
 }
 
 #[test]
+fn configuration_and_settings_are_read_again_without_dropping_a_session() {
+    let key = |name: &str, key: &str| json!({"name": name, "sha256": digest(key)});
+    let settings =
+        |keys: Value, deny: Value| json!({"mode": "search", "keys": keys, "roles": {"default": {"deny": deny}}});
+    let both = json!([key("one", "first"), key("two", "second")]);
+    let serving = Serving::with(&settings(both.clone(), json!([])));
+    let one = serving.session("2025-11-25", &[("Authorization", "Bearer first")]);
+    let two = serving.session("2025-11-25", &[("Authorization", "Bearer second")]);
+    assert_eq!(one.call("up__count", &json!({})), "1");
+    assert_eq!(two.call("up__count", &json!({})), "1");
+    let eventually = |what: &str, holds: &dyn Fn() -> bool| {
+        assert!(
+            (0..200).any(|_| holds() || {
+                std::thread::sleep(Duration::from_millis(100));
+                false
+            }),
+            "{what}"
+        );
+    };
+    let total = || {
+        one.ask("tools/call", &json!({"name": "search_tools", "arguments": {"query": "a"}}))["result"]
+        ["structuredContent"]["total"].as_u64()
+    };
+    assert_eq!(total(), Some(25));
+
+    serving.place.write("settings.json", &settings(both.clone(), json!(["up/e*"])));
+    eventually("the role's tools are others", &|| total() == Some(24));
+    assert_eq!(one.call("up__count", &json!({})), "2", "its connection is the same");
+    serving.place.write("mcp.json", &json!({"mcpServers": {"up": upstream(), "more": upstream()}}));
+    eventually("the new server's tools are there", &|| total() == Some(49));
+    assert_eq!(one.call("up__count", &json!({})), "3");
+    assert_eq!(one.call("more__count", &json!({})), "1");
+
+    std::fs::write(serving.place.path("settings.json"), "{\"mode\": ").expect("a file");
+    std::thread::sleep(Duration::from_millis(2_500));
+    assert_eq!(total(), Some(49), "what cannot be read changes nothing");
+    let only_one = json!([key("one", "first")]);
+    serving.place.write("settings.json", &settings(only_one, json!(["up/e*"])));
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    eventually("the key that left is not known", &|| two.post(&ping).status == 401);
+    serving.place.write("mcp.json", &json!({"mcpServers": {"up": upstream()}}));
+    eventually("the server that left is not there", &|| total() == Some(24));
+    assert_eq!(one.call("up__count", &json!({})), "4");
+    let gone = one.ask("tools/call", &json!({"name": "more__count", "arguments": {}}));
+    assert_eq!(gone["error"]["code"], -32602, "{gone}");
+}
+
+#[test]
 fn sessions_that_nobody_closes_end_when_there_are_too_many_or_they_are_silent() {
     let serving = Serving::with(&json!({"http": {"max_sessions": 3}}));
     let sessions: Vec<Session<'_>> = (0..6).map(|_| serving.session("2025-11-25", &[])).collect();
@@ -528,6 +576,74 @@ fn over_http(script: &str, is_newest: bool) {
         json!({"content": [{"text": "grown"}]}),
     ]);
     check_real_steps(&lines, is_newest);
+}
+
+#[test]
+fn real_servers_stand_behind_one_that_real_clients_speak_with() {
+    let notes = tempfile::tempdir().expect("a folder");
+    std::fs::write(notes.path().join("todo.txt"), "buy milk").expect("a file");
+    let node = |server: &str, more: &[&str]| {
+        let script = installed(&format!("npm/node_modules/@modelcontextprotocol/server-{server}/dist/index.js"));
+        let arguments = [&[script.as_str()], more].concat();
+        json!({"command": "node", "args": arguments})
+    };
+    let python = |server: &str| json!({"command": installed(&format!("python/bin/mcp-server-{server}"))});
+    let place = Place::with(&json!({
+        "everything": node("everything", &[]),
+        "files": node("filesystem", &[&notes.path().display().to_string()]),
+        "memory": node("memory", &[]),
+        "git": python("git"),
+        "time": python("time"),
+    }));
+    place.write("settings.json", &json!({"mode": "search"}));
+    let search = |query: &str| json!({"do": "call", "name": "search_tools", "arguments": {"query": query, "limit": 5}});
+    let call = |name: &str, arguments: Value| json!({"do": "call", "name": "call_tool", "arguments": {"name": name, "arguments": arguments}, "progress": true});
+    let todo = notes.path().join("todo.txt").display().to_string();
+    let steps = [
+        json!({"do": "list"}),
+        search("what time is it in Tokyo"),
+        search("show me the recent commits"),
+        search("rename a file"),
+        call("time__get_current_time", json!({"timezone": "Asia/Tokyo"})),
+        call("files__read_text_file", json!({"path": todo})),
+        call("memory__read_graph", json!({})),
+        call("git__git_status", json!({"repo_path": root("")})),
+        call("everything__trigger-long-running-operation", json!({"duration": 0.4, "steps": 2})),
+        call("everything__get-tiny-image", json!({})),
+        json!({"do": "call", "name": "git__git_status", "arguments": {"repo_path": "/nowhere"}}),
+        json!({"do": "read_resource", "uri": "picktools://everything/demo://resource/dynamic/text/1"}),
+        json!({"do": "get_prompt", "name": "everything__simple-prompt"}),
+    ];
+    let program = gateway_program().get_program().to_string_lossy().into_owned();
+    let arguments = place.arguments();
+    let mut stdio = vec!["stdio", &program, "mcp"];
+    stdio.extend(arguments.iter().map(String::as_str));
+    for script in ["official.py", "official.mjs", "fastmcp_client.py"] {
+        let lines = client(script, &stdio, "auto", &steps);
+        let [_, list, time, commits, rename, clock, read, graph, status, long, image, nowhere, resource, prompt] =
+            lines.as_slice()
+        else {
+            panic!("{script}: {lines:?}")
+        };
+        let text = |result: &Value| result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+        let found = |result: &Value, name: &str| {
+            let tools = result["structuredContent"]["tools"].as_array().cloned().unwrap_or_default();
+            assert!(tools.iter().any(|tool| tool["name"] == name), "{script}: {name}: {tools:?}");
+        };
+        assert_eq!(list["tools"].as_array().map(Vec::len), Some(3), "{script}");
+        found(time, "time__get_current_time");
+        found(commits, "git__git_log");
+        found(rename, "files__move_file");
+        assert!(text(clock).contains("Asia/Tokyo"), "{script}: {clock}");
+        assert_eq!(text(read), "buy milk", "{script}");
+        assert_eq!(graph["structuredContent"]["entities"], json!([]), "{script}: {graph}");
+        assert!(text(status).contains("branch"), "{script}: {status}");
+        assert!(text(long).contains("completed") && long["progress"][0][0].as_f64() == Some(1.0), "{script}: {long}");
+        assert!(image["content"].to_string().contains("image/png"), "{script}");
+        assert_eq!(nowhere["isError"], true, "{script}: {nowhere}");
+        assert!(resource["contents"][0]["text"].is_string(), "{script}: {resource}");
+        assert!(prompt["messages"][0]["content"]["text"].is_string(), "{script}: {prompt}");
+    }
 }
 
 #[test]
