@@ -30,6 +30,9 @@ mod importing;
 // MCP servers.
 #[cfg(feature = "mcp")]
 mod mcp_servers;
+// The gateway before the servers of people's clients.
+#[cfg(feature = "mcp")]
+mod init;
 // Running tools.
 #[cfg(all(feature = "mcp", feature = "runtime"))]
 mod running;
