@@ -23,6 +23,7 @@
 
 #[cfg(unix)]
 use std::fs::File;
+use std::fs::Permissions;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,10 @@ use tempfile::NamedTempFile;
 
 /// What the names of temporary files end with. They begin with a dot.
 pub(crate) const TEMPORARY_EXTENSION: &str = "tmp";
+
+/// Who may read a temporary file, as systems with such modes say it: whoever may read any new file, or its owner.
+const AS_ANY_NEW: u32 = 0o666;
+const OWNER_ONLY: u32 = 0o600;
 
 /// A file that could not be written; nothing of it is left behind.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +63,11 @@ impl Staged {
     ///
     /// [`StoreError`] when the folder cannot be written to.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Result<Self, StoreError> {
-        let mut folder = folder.into();
+        Self::with_mode(folder.into(), AS_ANY_NEW)
+    }
+
+    #[cfg_attr(not(unix), expect(unused_variables, reason = "other systems have no such modes"))]
+    fn with_mode(mut folder: PathBuf, mode: u32) -> Result<Self, StoreError> {
         if folder.as_os_str().is_empty() {
             // What the parent of a bare file name is.
             folder.push(".");
@@ -66,9 +75,8 @@ impl Staged {
         let suffix = format!(".{TEMPORARY_EXTENSION}");
         let mut builder = tempfile::Builder::new();
         builder.suffix(&suffix);
-        // As any new file's, and not the owner's alone, as a temporary file's are.
         #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
         match builder.tempfile_in(&folder) {
             Ok(file) => Ok(Self { file, digest: Sha256::new(), folder }),
             Err(source) => Err(StoreError { path: folder, source }),
@@ -123,8 +131,23 @@ impl Write for Staged {
 ///
 /// [`StoreError`] when the file cannot be written, as where its folder is missing.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-    let (mut file, name) = beside(path)?;
+    let (mut file, name) = beside(path, AS_ANY_NEW)?;
     file.write_all(bytes).map_err(|source| StoreError { path: path.to_owned(), source })?;
+    file.place(name)
+}
+
+/// Replaces the file at `path` with `bytes`, wholly or not at all, and gives it `permissions`.
+///
+/// Until it has them only its owner can read it.
+///
+/// # Errors
+///
+/// [`StoreError`] when the file cannot be written, as where its folder is missing.
+pub fn write_as(path: &Path, bytes: &[u8], permissions: Permissions) -> Result<(), StoreError> {
+    let (mut file, name) = beside(path, OWNER_ONLY)?;
+    file.write_all(bytes)
+        .and_then(|()| file.file.as_file().set_permissions(permissions))
+        .map_err(|source| StoreError { path: path.to_owned(), source })?;
     file.place(name)
 }
 
@@ -137,14 +160,14 @@ pub fn check_writable(path: &Path) -> Result<(), StoreError> {
     if path.is_dir() {
         return Err(StoreError { path: path.to_owned(), source: ErrorKind::IsADirectory.into() });
     }
-    beside(path).map(drop)
+    beside(path, AS_ANY_NEW).map(drop)
 }
 
 /// Creates a temporary file beside `path`, and returns it with the name that is to be its own.
-fn beside(path: &Path) -> Result<(Staged, &Path), StoreError> {
+fn beside(path: &Path, mode: u32) -> Result<(Staged, &Path), StoreError> {
     let because = |source| StoreError { path: path.to_owned(), source };
     let name = path.file_name().ok_or_else(|| because(ErrorKind::InvalidFilename.into()))?;
-    let file = Staged::in_folder(path.parent().unwrap_or(Path::new("")));
+    let file = Staged::with_mode(path.parent().unwrap_or(Path::new("")).to_owned(), mode);
     Ok((file.map_err(|error| because(error.source))?, Path::new(name)))
 }
 
@@ -246,5 +269,20 @@ mod tests {
         write(&written, b"x").expect("it can be written");
         let mode = |path| fs::metadata(path).expect("it is there").permissions().mode();
         assert_eq!(mode(written), mode(plain));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_gets_the_permissions_that_it_is_to_have_and_is_its_owners_until_then() {
+        use std::os::unix::fs::PermissionsExt;
+        let scratch = scratch();
+        let path = scratch.path().join("out");
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+        for asked in [0o600, 0o640, 0o666] {
+            write_as(&path, b"x", Permissions::from_mode(asked)).expect("it can be written");
+            assert_eq!(mode(&path), asked);
+        }
+        let (staged, _) = beside(&path, OWNER_ONLY).expect("the folder is there");
+        assert_eq!(mode(staged.file.path()), 0o600);
     }
 }

@@ -483,9 +483,14 @@ pub(super) fn default_cache_dir() -> Option<PathBuf> {
     std::env::var_os("PICKTOOLS_CACHE_DIR").map(PathBuf::from).or_else(user_cache_dir)
 }
 
-/// The folder of what must not be lost, such as approvals.
+/// The folder of what must not be lost, such as approvals: whole, as clients start programs in folders of their own.
 #[cfg(feature = "server")]
-pub(super) fn default_state_dir() -> Option<PathBuf> {
-    let of_user = || Some(directories::ProjectDirs::from("", "", "picktools")?.data_local_dir().to_owned());
-    std::env::var_os("PICKTOOLS_STATE_DIR").map(PathBuf::from).or_else(of_user)
+pub(super) fn data_dir() -> anyhow::Result<PathBuf> {
+    use anyhow::Context;
+    match std::env::var_os("PICKTOOLS_DATA_DIR").filter(|folder| !folder.is_empty()) {
+        Some(folder) => Ok(std::path::absolute(folder)?),
+        None => directories::ProjectDirs::from("", "", "picktools")
+            .map(|folders| folders.data_dir().to_owned())
+            .context("there is no folder for data; set PICKTOOLS_DATA_DIR"),
+    }
 }

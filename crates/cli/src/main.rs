@@ -17,6 +17,8 @@ mod heading;
 mod history;
 mod import;
 mod index;
+#[cfg(feature = "server")]
+mod init;
 #[cfg(any(feature = "mcp", feature = "runtime"))]
 mod interruption;
 #[cfg(feature = "mcp")]
@@ -98,6 +100,9 @@ enum Command {
     Approve(approve::ApproveCommand),
     /// Make a catalog, as JSON Lines, of what people already have: OpenAPI documents, MCP servers.
     Import(import::ImportCommand),
+    /// Put picktools in front of the MCP servers that clients on this machine are configured with.
+    #[cfg(feature = "server")]
+    Init(init::InitCommand),
     /// Measure ranking quality and latency on queries with known answers.
     Eval(eval::EvalCommand),
     /// List the embedding models that --model takes, and fetch them.
@@ -136,6 +141,8 @@ fn main() -> ExitCode {
         Command::Check(command) => command.run(),
         Command::Index(command) => command.run().map(done),
         Command::Import(command) => command.run(),
+        #[cfg(feature = "server")]
+        Command::Init(command) => command.run(),
         Command::Eval(command) => command.run().map(done),
         Command::Models(command) => command.run().map(done),
         Command::Completions(command) => command.run(Cli::command()).map(done),

@@ -45,8 +45,8 @@ pub(super) struct GatewayArgs {
 
 /// The folder of what was approved.
 pub(super) fn pins_folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let folder = given.map(Path::to_owned).or_else(args::default_state_dir);
-    Ok(folder.context("there is no folder of the user for data; give --state-dir")?.join("gateway"))
+    let folder = given.map_or_else(args::data_dir, |folder| Ok(folder.to_owned()))?;
+    Ok(folder.join("gateway"))
 }
 
 impl GatewayArgs {

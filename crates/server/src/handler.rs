@@ -252,7 +252,7 @@ impl Handler {
         if must_ask && !matches!(awaited, Some(Awaits::Upstream(_))) {
             let answer = again.answers.get(CONFIRM).filter(|_| awaited == Some(Awaits::Confirmation));
             if let Confirmation::Later(request) = confirm(&call, answer, context).await? {
-                let request = InputRequest::Elicitation(ElicitRequest::new(request));
+                let request = InputRequest::Elicitation(ElicitRequest::new(*request));
                 let requests = [(CONFIRM.to_owned(), request)].into();
                 return self.ask_later(&caller.owner, &call, requests, Awaits::Confirmation);
             }

@@ -298,10 +298,18 @@ impl Pins {
         let changed = change(&mut file).map_err(|message| self.error(&path, message))?;
         if file != before {
             let text = serde_json::to_vec_pretty(&file).map_err(|error| self.error(&path, error.to_string()))?;
-            store::write(&path, &text).map_err(|error| self.error(&path, format!("cannot be written: {error}")))?;
+            write_for_owner(&path, &text).map_err(|error| self.error(&path, format!("cannot be written: {error}")))?;
         }
         Ok(changed)
     }
+}
+
+/// Writes a file that its owner alone can read.
+fn write_for_owner(path: &Path, text: &[u8]) -> Result<(), store::StoreError> {
+    #[cfg(unix)]
+    return store::write_as(path, text, std::os::unix::fs::PermissionsExt::from_mode(0o600));
+    #[cfg(not(unix))]
+    return store::write(path, text);
 }
 
 impl PinsFile {

@@ -255,7 +255,7 @@ pub(crate) enum Confirmation {
     /// It may run.
     Given,
     /// The client is to ask, and to send the call again.
-    Later(ElicitRequestParams),
+    Later(Box<ElicitRequestParams>),
 }
 
 /// Asks a person whether a call may run. The text is ours: nothing that an upstream wrote is in it. `answer` is what the
@@ -284,7 +284,7 @@ pub(crate) async fn confirm(
     let message = format!("Run {}? It is marked as a tool that may do damage.", told(call));
     let request = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
     if asks_later(context).person {
-        return Ok(Confirmation::Later(request));
+        return Ok(Confirmation::Later(Box::new(request)));
     }
     if !asks(context).person {
         return Err(refused(

@@ -35,6 +35,9 @@ mod mcp_servers;
 mod gateway;
 #[cfg(feature = "server")]
 mod gateway_http;
+// The gateway before the servers of people's clients.
+#[cfg(feature = "server")]
+mod init;
 // Running tools.
 #[cfg(all(feature = "mcp", feature = "runtime"))]
 mod running;

@@ -1,0 +1,475 @@
+//! `picktools init`: the gateway before the servers that clients are configured with.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::cli::{picktools, stderr, stdout};
+
+/// A server whose every value is a secret.
+const SERVERS: &str = r#"{
+    // the wiki
+    "wiki": {"command": "npx", "args": ["-y", "s3cret-argument"], "env": {"KEY": "s3cret-variable"}},
+    "mail": {"url": "https://user:s3cret-password@mail.example/s3cret-path?key=s3cret-query",
+             "headers": {"Authorization": "Bearer s3cret-header"}}, /* and no more */
+  }"#;
+
+/// A home folder, a project and a data folder.
+struct Machine(tempfile::TempDir);
+
+struct Said {
+    out: String,
+    err: String,
+    code: Option<i32>,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let machine = Self(tempfile::tempdir().expect("a folder"));
+        for folder in ["home", "project", "data"] {
+            fs::create_dir(machine.path(folder)).expect("it is new");
+        }
+        machine
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.path().canonicalize().expect("it is there").join(path)
+    }
+
+    fn write(&self, path: &str, text: impl AsRef<[u8]>) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().expect("it is in a folder")).expect("it can be made");
+        fs::write(path, text).expect("it can be written");
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    fn command(&self, arguments: &[&str]) -> assert_cmd::Command {
+        let mut command = picktools(&[&["init"], arguments].concat());
+        command.current_dir(self.path("project")).env("HOME", self.path("home"));
+        command.env("PICKTOOLS_DATA_DIR", self.path("data"));
+        command
+    }
+
+    fn init(&self, arguments: &[&str]) -> Said {
+        let output = self.command(arguments).output().expect("it runs");
+        Said { out: stdout(&output), err: stderr(&output), code: output.status.code() }
+    }
+
+    /// What `init` says of each file.
+    fn json(&self, arguments: &[&str]) -> (Value, Option<i32>) {
+        let said = self.init(&[&["--json"], arguments].concat());
+        (serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{}{}", said.out, said.err)), said.code)
+    }
+
+    fn names(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(folder)).expect("it is there").flatten();
+        let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// The backups beside a file, oldest first.
+    fn backups(&self, folder: &str) -> Vec<String> {
+        let mut names = self.names(folder);
+        names.retain(|name| name.contains(".picktools-backup-"));
+        names
+    }
+}
+
+/// The entry as it stands in a file that keeps it under `mcpServers`.
+fn entry(machine: &Machine, upstreams: &str) -> Value {
+    json!({"command": env!("CARGO_BIN_EXE_picktools"), "args": ["mcp", "--config", machine.path(upstreams)]})
+}
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn the_servers_move_verbatim_and_everything_else_stays_byte_for_byte() {
+    let before = "\u{feff}// mine\r\n{\r\n\t\"theme\" : \"dark\", // why not\r\n\t\"mcpServers\":  ";
+    let after = "  /* done */,\r\n\t\"numbers\": [1.0, 1e2,],\r\n}\r\n\r\n";
+    let servers = SERVERS.replace('\n', "\r\n");
+    let whole = format!("{before}{servers}{after}");
+    let machine = Machine::new();
+    machine.write("home/.cursor/mcp.json", &whole);
+    let said = machine.init(&["--yes"]);
+    assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
+    let written = machine.read("home/.cursor/mcp.json");
+    let member = written.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+    let member = member.unwrap_or_else(|| panic!("{written}"));
+    assert!(member.contains("\r\n") && !member.replace("\r\n", "").contains('\n'), "{member:?}");
+    assert_eq!(parsed(member), json!({"picktools": entry(&machine, "data/upstreams/cursor.json")}));
+    assert_eq!(machine.read("data/upstreams/cursor.json"), format!("{{\"mcpServers\": {servers}}}\n"));
+    let backups = machine.backups("home/.cursor");
+    assert_eq!(machine.read(&format!("home/.cursor/{}", backups[0])), whole);
+    let time = backups[0].strip_prefix("mcp.json.picktools-backup-").expect("it is named after the file");
+    let shape: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    assert_eq!((backups.len(), shape.as_str()), (1, "00000000T000000Z"));
+}
+
+#[test]
+fn a_file_on_one_line_stays_on_one_line() {
+    let machine = Machine::new();
+    machine
+        .write("home/.claude.json", r#"{"a":1,"mcpServers":{"x":{"command":"y"}},"projects":{"p":{"mcpServers":{}}}}"#);
+    assert_eq!(machine.init(&["--yes"]).code, Some(0));
+    let written = machine.read("home/.claude.json");
+    assert_eq!(written.lines().count(), 1, "{written}");
+    let upstreams = "data/upstreams/claude-code.json";
+    assert_eq!(
+        parsed(&written),
+        json!({"a": 1, "mcpServers": {"picktools": entry(&machine, upstreams)}, "projects": {"p": {"mcpServers": {}}}})
+    );
+    assert_eq!(machine.read(upstreams), "{\"mcpServers\": {\"x\":{\"command\":\"y\"}}}\n");
+}
+
+#[test]
+fn no_value_that_may_be_secret_is_printed() {
+    let machine = Machine::new();
+    machine.write("home/.claude.json", format!("{{\"mcpServers\": {SERVERS}}}"));
+    // Written wrongly, or in a place of its own.
+    machine
+        .write("home/.cursor/mcp.json", r#"{"mcpServers": {"x": {"command": "npx --key=s3cret", "args": "s3cret"}}}"#);
+    machine.write("home/.gemini/settings.json", r#"{"mcpServers": {"x": {"command": "npx", "env": {"A" "s3cret"}}}}"#);
+    let project = r#"{"mcpServers": {"x": {"command": "npx --key=s3cret", "env": {"A": "${B:-s3cret}"}}}}"#;
+    machine.write("project/.mcp.json", project);
+    for arguments in [&["--dry-run"][..], &["--dry-run", "--json"], &[], &["--yes"], &["--yes", "--json"], &["--undo"]]
+    {
+        let said = machine.init(arguments);
+        assert!(!format!("{}{}", said.out, said.err).contains("s3cret"), "{arguments:?}: {}{}", said.out, said.err);
+        if arguments == ["--dry-run"] {
+            for shown in ["wiki", "npx", "mail", "https://mail.example", "picktools", "claude-code.json"] {
+                assert!(said.out.contains(shown), "{shown}: {}", said.out);
+            }
+        }
+    }
+}
+
+#[test]
+fn without_a_yes_nothing_is_written() {
+    let machine = Machine::new();
+    let text = format!("{{\"mcpServers\": {SERVERS}}}");
+    machine.write("home/.claude.json", &text);
+    for (arguments, code) in [(&[][..], 1), (&["--json"], 1), (&["--dry-run"], 0), (&["--dry-run", "--json"], 0)] {
+        let said = machine.init(arguments);
+        assert_eq!(said.code, Some(code), "{arguments:?}: {}", said.err);
+        assert!(said.out.contains("wiki"), "{arguments:?}: {}", said.out);
+    }
+    assert_eq!((machine.read("home/.claude.json"), machine.names("home").len()), (text, 1));
+    assert!(machine.names("data").is_empty());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn on_a_terminal_each_file_is_asked_for() {
+    const SCRIPT: &str = "
+import os, pty, sys
+process, terminal = pty.fork()
+if process == 0: os.execv(sys.argv[1], sys.argv[1:])
+said, answers = b'', [b'n\\n', b'y\\n']
+while True:
+    try: read = os.read(terminal, 4096)
+    except OSError: break
+    if not read: break
+    said += read
+    if answers and said.endswith(b'[y/N] '):
+        said += b'|'
+        os.write(terminal, answers.pop(0))
+sys.stdout.buffer.write(said)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+";
+    let machine = Machine::new();
+    let text = r#"{"mcpServers": {"x": {"command": "y"}}}"#;
+    machine.write("home/.claude.json", text);
+    machine.write("home/.cursor/mcp.json", text);
+    let output = Command::new("python3")
+        .args(["-c", SCRIPT, env!("CARGO_BIN_EXE_picktools"), "init"])
+        .current_dir(machine.path("project"))
+        .env("HOME", machine.path("home"))
+        .env("PICKTOOLS_DATA_DIR", machine.path("data"))
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
+    assert_eq!(stdout(&output).matches("[y/N] ").count(), 2, "{}", stdout(&output));
+    assert_eq!(machine.read("home/.claude.json"), text, "no was said");
+    assert!(machine.read("home/.cursor/mcp.json").contains("picktools"), "yes was said");
+}
+
+#[test]
+fn a_second_run_finds_picktools_in_front() {
+    let machine = Machine::new();
+    machine.write("home/.claude.json", format!("{{\"mcpServers\": {SERVERS}}}"));
+    assert_eq!(machine.init(&["--yes"]).code, Some(0));
+    let (first, upstreams) = (machine.read("home/.claude.json"), machine.read("data/upstreams/claude-code.json"));
+    let said = machine.init(&["--yes"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.out.contains("already behind picktools"), "{}", said.out);
+    assert_eq!(machine.json(&[]).0["files"][0]["status"], "already");
+    assert_eq!(machine.read("home/.claude.json"), first);
+    assert_eq!(machine.read("data/upstreams/claude-code.json"), upstreams);
+    assert_eq!(machine.backups("home").len(), 1);
+    // A server that was added since stands beside the gateway, and is not lost.
+    let added = first.replacen("\"picktools\"", "\"late\": {\"command\": \"y\"}, \"picktools\"", 1);
+    machine.write("home/.claude.json", &added);
+    let said = machine.init(&["--yes"]);
+    assert_eq!(said.code, Some(2), "{}", said.out);
+    assert!(said.err.contains("late") && said.err.contains("claude-code.json"), "{}", said.err);
+    assert_eq!(machine.read("home/.claude.json"), added);
+}
+
+#[test]
+fn other_upstreams_in_the_same_place_are_never_replaced() {
+    let machine = Machine::new();
+    let text = r#"{"mcpServers": {"x": {"command": "y"}}}"#;
+    machine.write("home/.claude.json", text);
+    machine.write("data/upstreams/claude-code.json", "mine");
+    let said = machine.init(&["--yes"]);
+    assert_eq!(said.code, Some(2), "{}", said.out);
+    assert!(said.err.contains("upstreams") && said.err.contains("other content"), "{}", said.err);
+    assert_eq!(machine.read("home/.claude.json"), text);
+    assert_eq!(machine.read("data/upstreams/claude-code.json"), "mine");
+    assert!(machine.backups("home").is_empty());
+}
+
+#[test]
+fn a_file_with_a_fault_is_left_and_the_others_go_on() {
+    let sound = r#"{"mcpServers": {"x": {"command": "y"}}}"#;
+    for (text, fault) in [
+        (&b"{\"mcpServers\": {"[..], "not JSON"),
+        (b"", "is empty"),
+        (b"\xff\xfe{\0}\0", "UTF-8"),
+        (b"[]", "not an object"),
+        (br#"{"mcpServers": []}"#, "not an object"),
+        (br#"{"mcpServers": {"x": {"command": "y"}}, "mcpServers": {}}"#, "twice"),
+        (br#"{"mcpServers": {"x": {"command": "y"}, "x": {"command": "z"}}}"#, "twice"),
+        // What the gateway could not reach would be lost.
+        (br#"{"mcpServers": {"old": {"type": "sse", "url": "https://x"}}}"#, "old: it speaks the HTTP+SSE"),
+        (br#"{"mcpServers": {"odd": {"settings": {}}}}"#, "odd: it has neither"),
+        (br#"{"mcpServers": {"asks": {"command": "y", "env": {"K": "${input:key}"}}}}"#, "asks"),
+        (br#"{"mcpServers": {"file": {"command": "y", "env": {"K": "${file:/key}"}}}}"#, "file"),
+        // What would mean something else from another folder.
+        (br#"{"mcpServers": {"here": {"command": "y", "cwd": "sub"}}}"#, "here"),
+        (br#"{"mcpServers": {"here": {"command": "./y"}}}"#, "here"),
+        (br#"{"mcpServers": {"here": {"command": "y", "args": ["${workspaceFolder}/a"]}}}"#, "here"),
+    ] {
+        let machine = Machine::new();
+        machine.write("home/.cursor/mcp.json", text);
+        let alone = machine.init(&["--yes"]);
+        assert_eq!(alone.code, Some(2), "{fault}: {}", alone.out);
+        machine.write("home/.claude.json", sound);
+        let said = machine.init(&["--yes"]);
+        assert_eq!(said.code, Some(0), "{fault}: {}", said.err);
+        assert!(said.err.contains(fault) && said.err.contains(".cursor"), "{fault}: {}", said.err);
+        assert_eq!(fs::read(machine.path("home/.cursor/mcp.json")).expect("it is there"), text);
+        assert!(machine.read("home/.claude.json").contains("picktools"), "{fault}");
+    }
+    let machine = Machine::new();
+    machine.write("home/.claude.json", format!("{sound}{}", " ".repeat(4 << 20)));
+    machine.write("home/.gemini/settings.json", r#"{"mcpServers": {"x": {"command": "y", "env": {"K": "$KEY"}}}}"#);
+    fs::create_dir_all(machine.path("home/.cursor/mcp.json")).expect("a folder in place of a file");
+    let (found, code) = machine.json(&["--yes"]);
+    let messages = found["files"].to_string();
+    assert_eq!(code, Some(2), "{messages}");
+    for fault in ["4 MiB", "${KEY}", "no file"] {
+        assert!(messages.contains(fault), "{fault}: {messages}");
+    }
+    assert!(found["error"]["message"].is_string(), "{found}");
+}
+
+#[test]
+fn nothing_to_put_picktools_in_front_of_is_a_no() {
+    let machine = Machine::new();
+    let said = machine.init(&["--yes"]);
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    machine.write("home/.gemini/settings.json", r#"{"theme": "dark"}"#);
+    machine.write("home/.claude.json", r#"{"mcpServers": {}}"#);
+    let (found, code) = machine.json(&["--yes"]);
+    assert_eq!(code, Some(1), "{found}");
+    assert_eq!(
+        (&found["files"][0]["status"], &found["files"][1]["status"]),
+        (&json!("no_servers"), &json!("no_servers"))
+    );
+    assert!(machine.names("data").is_empty());
+}
+
+#[test]
+fn a_read_only_file_is_left() {
+    let machine = Machine::new();
+    let text = r#"{"mcpServers": {"x": {"command": "y"}}}"#;
+    machine.write("home/.claude.json", text);
+    let path = machine.path("home/.claude.json");
+    let mut permissions = fs::metadata(&path).expect("it is there").permissions();
+    permissions.set_readonly(true);
+    fs::set_permissions(&path, permissions).expect("it is ours");
+    let said = machine.init(&["--yes"]);
+    assert_eq!(said.code, Some(2), "{}", said.out);
+    assert!(said.err.contains("read-only"), "{}", said.err);
+    assert_eq!((machine.read("home/.claude.json"), machine.names("home").len()), (text.to_owned(), 1));
+}
+
+#[test]
+#[cfg(unix)]
+fn links_are_followed_within_the_home_folder_only() {
+    use std::os::unix::fs::symlink;
+    let machine = Machine::new();
+    let text = r#"{"mcpServers": {"x": {"command": "y"}}}"#;
+    machine.write("home/dotfiles/claude.json", text);
+    symlink("dotfiles/claude.json", machine.path("home/.claude.json")).expect("a link");
+    machine.write("elsewhere.json", text);
+    fs::create_dir(machine.path("home/.cursor")).expect("it is new");
+    symlink(machine.path("elsewhere.json"), machine.path("home/.cursor/mcp.json")).expect("a link");
+    fs::create_dir(machine.path("home/.gemini")).expect("it is new");
+    symlink("nowhere", machine.path("home/.gemini/settings.json")).expect("a link");
+    // A project could hand the owner's servers to whoever reads the project.
+    symlink(machine.path("home/dotfiles/claude.json"), machine.path("project/.mcp.json")).expect("a link");
+    let said = machine.init(&["--yes"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    for left in [".cursor/mcp.json", ".gemini/settings.json", "project/.mcp.json"] {
+        assert!(said.err.contains(left), "{left}: {}", said.err);
+    }
+    assert!(fs::symlink_metadata(machine.path("home/.claude.json")).expect("it is there").is_symlink());
+    assert!(machine.read("home/dotfiles/claude.json").contains("picktools"));
+    assert_eq!(machine.backups("home/dotfiles").len(), 1);
+    assert_eq!(machine.read("elsewhere.json"), text);
+    assert_eq!(machine.names("project"), [".mcp.json"]);
+    let said = machine.init(&["--undo"]);
+    assert_eq!(machine.read("home/dotfiles/claude.json"), text, "{}", said.err);
+}
+
+#[test]
+fn undo_puts_back_what_was_there() {
+    let machine = Machine::new();
+    let text = format!("{{\"mcpServers\": {SERVERS}}}");
+    machine.write("home/.claude.json", &text);
+    let said = machine.init(&["--undo"]);
+    assert_eq!(said.code, Some(1), "there is nothing to undo: {}", said.err);
+    assert_eq!(machine.init(&["--yes"]).code, Some(0));
+    let written = machine.read("home/.claude.json");
+    assert_eq!(machine.init(&["--undo", "--dry-run"]).code, Some(0));
+    assert_eq!(machine.read("home/.claude.json"), written);
+    let said = machine.init(&["--undo"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(machine.read("home/.claude.json"), text);
+    assert_eq!(machine.backups("home").len(), 1, "nothing is removed");
+    assert!(machine.read("data/upstreams/claude-code.json").contains("wiki"), "nothing is removed");
+    assert_eq!(machine.json(&["--undo"]).0["files"][0]["status"], "as_before");
+    // Killed after the backup: the file is as it was, and that is no fault.
+    let (found, code) = machine.json(&["--yes"]);
+    assert_eq!((&found["files"][0]["status"], code), (&json!("written"), Some(0)), "{found}");
+    assert_eq!(machine.read("home/.claude.json"), written);
+}
+
+#[test]
+fn undo_after_an_edit_wants_a_yes_and_keeps_the_edit() {
+    let machine = Machine::new();
+    let text = r#"{"mcpServers": {"x": {"command": "y"}}}"#;
+    machine.write("home/.claude.json", text);
+    assert_eq!(machine.init(&["--yes"]).code, Some(0));
+    let edited = machine.read("home/.claude.json").replacen('{', "{\"theme\": \"dark\", ", 1);
+    machine.write("home/.claude.json", &edited);
+    let said = machine.init(&["--undo"]);
+    assert_eq!(said.code, Some(1), "{}", said.out);
+    assert!(format!("{}{}", said.out, said.err).contains("changed since"), "{}{}", said.out, said.err);
+    assert_eq!(machine.read("home/.claude.json"), edited);
+    let said = machine.init(&["--undo", "--yes"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(machine.read("home/.claude.json"), text);
+    let names = machine.names("home");
+    let undone = names.iter().find(|name| name.contains(".picktools-undone-")).expect("the edit is kept");
+    assert_eq!(machine.read(&format!("home/{undone}")), edited);
+}
+
+#[test]
+fn a_projects_servers_stay_in_the_project_where_relative_paths_stay_right() {
+    let machine = Machine::new();
+    let claude = r#"{"mcpServers": {"here": {"command": "./serve", "cwd": "sub"}}}"#;
+    machine.write("project/.mcp.json", claude);
+    let code = r#"{"servers": {"here": {"command": "y", "args": ["${workspaceFolder}/a"]}}}"#;
+    machine.write("project/.vscode/mcp.json", code);
+    let said = machine.init(&["--yes"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let claude: Value = parsed(&machine.read("project/.mcp.json"));
+    assert_eq!(claude["mcpServers"], json!({"picktools": entry(&machine, "project/.mcp.upstreams.json")}));
+    let code: Value = parsed(&machine.read("project/.vscode/mcp.json"));
+    let mut expected = entry(&machine, "project/.vscode/mcp.upstreams.json");
+    expected["type"] = json!("stdio");
+    assert_eq!(code["servers"], json!({"picktools": expected}));
+    assert!(machine.read("project/.mcp.upstreams.json").contains(r#"{"here": {"command": "./serve", "cwd": "sub"}}"#));
+    assert!(machine.read("project/.vscode/mcp.upstreams.json").starts_with("{\"servers\": "));
+    assert!(machine.names("data").is_empty());
+    assert_eq!(machine.init(&["--undo"]).code, Some(0));
+    assert!(machine.read("project/.mcp.json").contains("./serve"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn each_client_is_found_in_its_place_and_gets_its_own_shape() {
+    let machine = Machine::new();
+    let servers = r#"{"x": {"command": "y"}}"#;
+    let places = [
+        ("claude-desktop", "home/.config/Claude/claude_desktop_config.json", "mcpServers"),
+        ("claude-code", "home/.claude.json", "mcpServers"),
+        ("cursor", "home/.cursor/mcp.json", "mcpServers"),
+        ("vscode", "home/.config/Code/User/mcp.json", "servers"),
+        ("windsurf", "home/.codeium/windsurf/mcp_config.json", "mcpServers"),
+        ("zed", "home/.config/zed/settings.json", "context_servers"),
+        ("gemini", "home/.gemini/settings.json", "mcpServers"),
+    ];
+    for (_, file, member) in places {
+        machine.write(file, format!("{{\"{member}\": {servers}}}"));
+    }
+    let (found, _) = machine.json(&["--dry-run", "--client", "zed", "--client", "cursor"]);
+    let clients: Vec<_> = found["files"].as_array().expect("a list").iter().map(|file| &file["client"]).collect();
+    assert_eq!(clients, ["cursor", "zed"]);
+    assert_eq!(machine.init(&["--client", "emacs"]).code, Some(2));
+    assert_eq!(machine.init(&["--yes"]).code, Some(0));
+    for (client, file, member) in places {
+        let upstreams = format!("data/upstreams/{client}.json");
+        let mut expected = entry(&machine, &upstreams);
+        match client {
+            "vscode" => expected["type"] = json!("stdio"),
+            "zed" => expected["source"] = json!("custom"),
+            _ => {}
+        }
+        assert_eq!(parsed(&machine.read(file)), json!({member: {"picktools": expected}}), "{client}");
+        assert_eq!(machine.read(&upstreams), format!("{{\"{member}\": {servers}}}\n"), "{client}");
+    }
+    // Where XDG_CONFIG_HOME says, and nowhere else.
+    let elsewhere = Machine::new();
+    elsewhere.write("config/zed/settings.json", format!("{{\"context_servers\": {servers}}}"));
+    let output = elsewhere.command(&["--yes"]).env("XDG_CONFIG_HOME", elsewhere.path("config")).output().expect("runs");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
+#[cfg(unix)]
+fn what_is_written_is_read_by_no_more_people_than_before() {
+    use std::os::unix::fs::PermissionsExt;
+    let machine = Machine::new();
+    let text = r#"{"mcpServers": {"x": {"command": "y"}}}"#;
+    for (file, mode) in [("home/.claude.json", 0o600), ("home/.cursor/mcp.json", 0o644), ("project/.mcp.json", 0o600)] {
+        machine.write(file, text);
+        fs::set_permissions(machine.path(file), fs::Permissions::from_mode(mode)).expect("it is ours");
+    }
+    assert_eq!(machine.init(&["--yes"]).code, Some(0));
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    let backup = |folder: &str| machine.path(folder).join(&machine.backups(folder)[0]);
+    for (path, expected) in [
+        (machine.path("data/upstreams"), 0o700),
+        (machine.path("data/upstreams/claude-code.json"), 0o600),
+        (machine.path("data/upstreams/cursor.json"), 0o600),
+        (machine.path("home/.claude.json"), 0o600),
+        (backup("home"), 0o600),
+        (machine.path("home/.cursor/mcp.json"), 0o644),
+        (backup("home/.cursor"), 0o644),
+        (machine.path("project/.mcp.upstreams.json"), 0o600),
+    ] {
+        assert_eq!(mode(&path), expected, "{}", path.display());
+    }
+}
