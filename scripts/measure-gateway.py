@@ -198,8 +198,8 @@ def overhead(options):
 
 def abandoned(options):
     for name, http_settings in [
-        ("expiry after 2 s", {"session_s": 2, "max_sessions": 20_000}),
-        ("at most 1,000 sessions", {"max_sessions": 1_000}),
+        ("up to 20,000 sessions at once", {"max_sessions": 20_000}),
+        ("up to 1,000, as it is unless told otherwise", {}),
     ]:
         with tempfile.TemporaryDirectory() as folder:
             servers = {"up": {"command": sys.executable, "args": [str(UPSTREAM)]}}
@@ -218,7 +218,7 @@ def abandoned(options):
                     peak = max(peak, gateway.memory())
             took = time.monotonic() - begun
             peak = max(peak, gateway.memory())
-            time.sleep(10)
+            time.sleep(60)
             end = gateway.memory()
             alive = Http(gateway.port).ask("tools/list", {})
             print(

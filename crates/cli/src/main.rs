@@ -53,6 +53,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+/// A gateway runs for weeks, and what its sessions held is to go back to the system when they end.
+#[cfg(all(feature = "server", not(target_env = "msvc")))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// The few tools a request needs, out of thousands, with a reason for every pick and every exclusion.
 #[derive(Parser)]
 #[command(name = "picktools", version, about, propagate_version = true, after_help = EXIT_CODES)]

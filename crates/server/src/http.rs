@@ -33,6 +33,9 @@ use crate::upstream::Owner;
 const PATH: &str = "/mcp";
 /// How often is looked which sessions have ended.
 const LOOK: Duration = Duration::from_secs(1);
+/// After how long a session ends that had no request but those of its handshake.
+const ABANDONED: Duration = Duration::from_secs(30);
+const HANDSHAKE: usize = 1;
 /// The most requests at once, of all clients.
 const MAX_REQUESTS: usize = 1_024;
 /// How long a request may take to send its head.
@@ -113,6 +116,8 @@ impl Bucket {
 struct Visit {
     guest: Arc<Guest>,
     used: Instant,
+    /// How many requests it had.
+    requests: usize,
 }
 
 impl Guest {
@@ -256,6 +261,7 @@ impl Door {
             return false;
         };
         visit.used = Instant::now();
+        visit.requests += 1;
         true
     }
 
@@ -263,7 +269,7 @@ impl Door {
     async fn note(&self, session: &str, guest: &Arc<Guest>) {
         let oldest = {
             let mut sessions = lock(&self.sessions);
-            sessions.insert(session.to_owned(), Visit { guest: Arc::clone(guest), used: Instant::now() });
+            sessions.insert(session.to_owned(), Visit { guest: Arc::clone(guest), used: Instant::now(), requests: 0 });
             if sessions.len() <= self.max_sessions {
                 return;
             }
@@ -276,8 +282,16 @@ impl Door {
         }
     }
 
-    /// Forgets sessions that have ended.
+    /// Ends sessions that were begun and never used, and forgets those that have ended.
     async fn tidy(&self) {
+        let is_abandoned = |visit: &Visit| visit.requests <= HANDSHAKE && visit.used.elapsed() > ABANDONED;
+        let abandoned: Vec<String> = {
+            let sessions = lock(&self.sessions);
+            sessions.iter().filter(|(_, visit)| is_abandoned(visit)).map(|(session, _)| session.clone()).collect()
+        };
+        for session in abandoned {
+            drop(self.manager.close_session(&session.into()).await);
+        }
         let alive: Vec<String> = self.manager.sessions.read().await.keys().map(ToString::to_string).collect();
         let alive: std::collections::HashSet<String> = alive.into_iter().collect();
         let mut sessions = lock(&self.sessions);

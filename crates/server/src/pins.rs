@@ -21,6 +21,8 @@ use crate::settings::{NewTools, Trust, UpstreamRules};
 const VERSION: u32 = 1;
 const FILE: &str = "pins.json";
 const LOCK: &str = "pins.lock";
+/// The most programs or addresses that a tool is known from.
+const MAX_WAYS: usize = 16;
 /// What of a definition is shown to a model, or decides on a call.
 const MEMBERS: [&str; 6] = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
 
@@ -112,7 +114,26 @@ impl Default for PinsFile {
 #[serde(deny_unknown_fields)]
 struct Approved {
     first_seen: u64,
-    tools: BTreeMap<String, Pin>,
+    /// Of each tool a pin for each program or address that it came from: configurations may call different servers the same.
+    tools: BTreeMap<String, Vec<Pin>>,
+}
+
+impl Approved {
+    fn pin(&self, tool: &str, way: &str) -> Option<&Pin> {
+        self.tools.get(tool)?.iter().find(|pin| pin.way == way)
+    }
+
+    fn put(&mut self, tool: &str, pin: Pin) {
+        let pins = self.tools.entry(tool.to_owned()).or_default();
+        pins.retain(|other| other.way != pin.way);
+        pins.push(pin);
+        let surplus = pins.len().saturating_sub(MAX_WAYS);
+        pins.drain(..surplus);
+    }
+
+    fn has_seen(&self, way: &str) -> bool {
+        self.tools.values().flatten().any(|pin| pin.way == way)
+    }
 }
 
 /// An approved definition, whole: without it there is no difference to show.
@@ -192,7 +213,9 @@ impl Pins {
     pub fn approved(&self, id: &str) -> Result<Option<Value>, PinsError> {
         let file = self.read()?;
         let Some((source, tool)) = id.split_once('/') else { return Ok(None) };
-        let pin = file.upstreams.get(source).and_then(|approved| approved.tools.get(tool));
+        let Some(approved) = file.upstreams.get(source) else { return Ok(None) };
+        let of_its_way = file.held.get(id).and_then(|held| approved.pin(tool, &held.way));
+        let pin = of_its_way.or_else(|| approved.tools.get(tool)?.last());
         Ok(pin.map(|pin| pin.definition.clone()))
     }
 
@@ -221,7 +244,7 @@ impl Pins {
                 let Some(approved) = file.upstreams.get_mut(source) else {
                     return Err(format!("{id}: no such server was seen"));
                 };
-                approved.tools.insert(tool.to_owned(), pin);
+                approved.put(tool, pin);
                 file.held.remove(id);
             }
             Ok(())
@@ -321,10 +344,11 @@ impl PinsFile {
     ) -> Judged {
         let source = &server.name;
         let way = way(server);
-        let is_first = !self.upstreams.contains_key(source);
         let first_seen = now();
         let known = self.upstreams.entry(source.clone());
         let known = known.or_insert_with(|| Approved { first_seen, tools: BTreeMap::new() });
+        let is_first = known.tools.is_empty() && !self.held.keys().any(|id| id.split('/').next() == Some(source));
+        let has_moved = !is_first && !known.has_seen(&way) && !known.tools.is_empty();
         let mut judged = Judged::default();
         let mut seen = BTreeSet::new();
         for sent in *tools {
@@ -336,24 +360,27 @@ impl PinsFile {
             let definition = own(sent);
             let digest = digest(&definition);
             let id = format!("{source}/{name}");
-            let pin = known.tools.get(name);
-            let is_pinned = pin.is_some_and(|pin| pin.digest == digest && pin.way == way);
+            let pin = known.pin(name, &way);
+            let is_pinned = pin.is_some_and(|pin| pin.digest == digest);
             let why = match pin {
                 _ if is_pinned || rules.trusted => None,
-                Some(pin) if pin.digest == digest => Some(Why::Moved),
                 Some(_) => Some(Why::Changed),
-                None if is_first => Some(Why::Unapproved).filter(|_| trust == Trust::Approve),
+                None if has_moved => Some(Why::Moved),
+                None if trust == Trust::Approve => Some(Why::Unapproved),
+                None if is_first => None,
                 None => Some(Why::New).filter(|_| rules.new_tools == NewTools::Hold),
             };
             let findings = if is_pinned { Vec::new() } else { errors(source, name) };
             // What check finds counts whoever is trusted: a server of one's own can be broken into.
             let why = why.or_else(|| (!is_pinned && !findings.is_empty()).then_some(Why::Finding));
             let Some(why) = why else {
-                self.held.remove(&id);
+                if self.held.get(&id).is_some_and(|held| held.way == way) {
+                    self.held.remove(&id);
+                }
                 if !is_pinned {
                     let by = if is_first { By::FirstUse } else { By::Trusted };
                     let pin = Pin { digest, way: way.clone(), approved: now(), by, definition: definition.clone() };
-                    known.tools.insert(name.to_owned(), pin);
+                    known.put(name, pin);
                 }
                 judged.definitions.push(definition);
                 continue;
@@ -363,7 +390,7 @@ impl PinsFile {
                 let held = Held { why, seen: now(), digest, way: way.clone(), definition, findings, denied: false };
                 self.held.insert(id, held);
             }
-            judged.definitions.push(match known.tools.get(name) {
+            judged.definitions.push(match known.pin(name, &way) {
                 Some(pin) => pin.definition.clone(),
                 None => json!({"name": name, "inputSchema": {"type": "object"}}),
             });

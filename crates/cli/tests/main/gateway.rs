@@ -616,9 +616,24 @@ fn a_changed_program_holds_all_and_nothing_is_believed_where_nothing_is_to_be() 
     let mut client = place.client(&json!({}));
     assert_eq!(code(&client.run("up__echo", json!({"text": "a"}))), "quarantined");
     assert_eq!(client.search("give a text back")["tools"], json!([]));
+    let state = place.path("state").display().to_string();
+    let all = picktools(&["approve", "--all-of", "up", "--yes", "--state-dir", &state]).output().expect("it runs");
+    assert_eq!(all.status.code(), Some(0), "{}", stderr(&all));
+    eventually("all are free", || client.run("up__echo", json!({"text": "a"})).get("isError").is_none());
+    drop(client);
+    let mut before = upstream();
+    before["env"] = json!({"UPSTREAM_LOG": place.path("log"), "UPSTREAM_CHANGES": place.path("changes")});
+    place.write("mcp.json", &json!({"mcpServers": {"up": before}}));
+    assert_eq!(
+        said(&place.client(&json!({})).run("up__echo", json!({"text": "a"}))),
+        "a",
+        "what was approved stays so"
+    );
 
     let place = Place::faulty();
-    place.write("settings.json", &json!({"trust": "approve"}));
+    // Nothing else may let them through.
+    place.write("settings.json", &json!({"trust": "approve", "upstreams": {"up": {"new_tools": "approve"}}}));
+    drop(place.client(&json!({})).listed());
     let mut client = place.client(&json!({}));
     assert_eq!(client.search("give a text back")["tools"], json!([]));
     assert_eq!(code(&client.run("up__echo", json!({"text": "a"}))), "quarantined");
