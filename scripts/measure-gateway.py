@@ -218,7 +218,7 @@ def abandoned(options):
                     peak = max(peak, gateway.memory())
             took = time.monotonic() - begun
             peak = max(peak, gateway.memory())
-            time.sleep(60)
+            time.sleep(150)
             end = gateway.memory()
             alive = Http(gateway.port).ask("tools/list", {})
             print(

@@ -9,7 +9,7 @@ use picktools::call::{ApprovalError, ApprovalQueue, Hydrated, PendingCall, Valid
 use picktools::provider::{Arguments, ToolCall};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, ContentBlock,
-    ElicitRequest, GetPromptRequestParams, GetPromptResponse, Implementation, InputRequest, InputRequests,
+    ElicitRequest, Extensions, GetPromptRequestParams, GetPromptResponse, Implementation, InputRequest, InputRequests,
     InputRequiredResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
     LoggingLevel, MetaObject, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
     ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
@@ -30,7 +30,7 @@ use crate::refusal::{Code, Refusal};
 use crate::relay::{self, Asked, Confirmation, confirm};
 use crate::results;
 use crate::rounds::{Again, Awaits};
-use crate::settings::{Mode, Share, Unsafe};
+use crate::settings::{Mode, Names, Share, Unsafe};
 use crate::snapshot::{Snapshot, View};
 use crate::tolerance;
 use crate::upstream::{Owner, Upstream};
@@ -121,7 +121,11 @@ impl Handler {
 
     /// Who sent a request: over HTTP whoever has the key, and without sessions the key is whose state it is.
     fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
-        let Some(parts) = context.extensions.get::<http::request::Parts>() else { return self.session.caller.clone() };
+        self.caller_of(&context.extensions)
+    }
+
+    fn caller_of(&self, extensions: &Extensions) -> Caller {
+        let Some(parts) = extensions.get::<http::request::Parts>() else { return self.session.caller.clone() };
         let Some(sender) = parts.extensions.get::<Sender>() else { return self.session.caller.clone() };
         let owner = match parts.headers.contains_key(SESSION) {
             true => self.session.caller.owner.clone(),
@@ -182,7 +186,14 @@ impl Handler {
         let snapshot = self.gateway.snapshot();
         let view = snapshot.view(&self.caller(context).role)?;
         let state = |source: &str| self.gateway.upstream(source).and_then(|upstream| upstream.down());
+        // A server's own tool goes before one in front, where names are the server's.
+        let is_own = snapshot.settings.names == Names::Bare && view.tools.iter().any(|tool| tool.name == name);
         let answered = match name {
+            _ if is_own => {
+                let arguments = Arguments::Json(Value::Object(arguments));
+                let call = ToolCall { id: None, name: name.to_owned(), arguments };
+                return self.run(snapshot, view, call, again, context).await;
+            }
             SEARCH => front::search(&snapshot, &view, &arguments, &state).await?,
             DESCRIBE => front::describe(&snapshot, &view, &arguments, &state)?,
             CALL => {
@@ -337,8 +348,8 @@ impl Handler {
     }
 
     /// Tells a client when its list has become another.
-    fn watch(&self, peer: Peer<RoleServer>) {
-        let (session, role) = (Arc::downgrade(&self.session), Arc::clone(&self.session.caller.role));
+    fn watch(&self, role: Arc<str>, peer: Peer<RoleServer>) {
+        let session = Arc::downgrade(&self.session);
         let snapshots = self.gateway.snapshots();
         let watched = tokio::spawn(async move {
             let is_shown_all = || {
@@ -591,6 +602,6 @@ impl ServerHandler for Handler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        self.watch(context.peer);
+        self.watch(self.caller_of(&context.extensions).role, context.peer);
     }
 }

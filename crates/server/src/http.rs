@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -16,6 +19,7 @@ use axum::routing::get;
 use axum_server::Handle;
 use axum_server::accept::NoDelayAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use http_body::{Body as _, Frame, SizeHint};
 use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -34,7 +38,7 @@ const PATH: &str = "/mcp";
 /// How often is looked which sessions have ended.
 const LOOK: Duration = Duration::from_secs(1);
 /// After how long a session ends that had no request but those of its handshake.
-const ABANDONED: Duration = Duration::from_secs(30);
+const ABANDONED: Duration = Duration::from_secs(120);
 const HANDSHAKE: usize = 1;
 /// The most requests at once, of all clients.
 const MAX_REQUESTS: usize = 1_024;
@@ -234,24 +238,15 @@ impl Door {
         }
     }
 
-    /// A place among those of a key and of all, and one request less of what is left to it.
-    fn place(&self, guest: &Guest) -> Result<(OwnedSemaphorePermit, OwnedSemaphorePermit), Refused> {
-        if let Err(time) = lock(&guest.bucket).take(Instant::now()) {
-            return Err(Refused::later(StatusCode::TOO_MANY_REQUESTS, "this key has sent too many requests", time));
-        }
-        let own = Arc::clone(&guest.places).try_acquire_owned();
-        let own = own.map_err(|_| {
-            Refused::later(
-                StatusCode::TOO_MANY_REQUESTS,
-                "this key has too many requests under way",
-                Duration::from_secs(1),
-            )
+    /// A place among those of a key and of all.
+    fn place(&self, guest: &Guest) -> Result<Place, Refused> {
+        let soon = Duration::from_secs(1);
+        let own = Arc::clone(&guest.places).try_acquire_owned().map_err(|_| {
+            Refused::later(StatusCode::TOO_MANY_REQUESTS, "this key has too many requests under way", soon)
         })?;
         let all = Arc::clone(&self.places).try_acquire_owned();
-        let all = all.map_err(|_| {
-            Refused::later(StatusCode::SERVICE_UNAVAILABLE, "too many requests", Duration::from_secs(1))
-        })?;
-        Ok((own, all))
+        let all = all.map_err(|_| Refused::later(StatusCode::SERVICE_UNAVAILABLE, "too many requests", soon))?;
+        Ok(Place { _own: own, _all: all })
     }
 
     /// Whether a session is this guest's; to others it is as if it did not exist.
@@ -304,14 +299,47 @@ impl Door {
     }
 }
 
+/// A place for a request, which it has until its answer has ended.
+struct Place {
+    _own: OwnedSemaphorePermit,
+    _all: OwnedSemaphorePermit,
+}
+
+/// An answer that has a place.
+struct Placed {
+    body: Body,
+    _place: Option<Place>,
+}
+
+impl http_body::Body for Placed {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// Lets a request in, or not.
 async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
     let guest = match door.guest(request.headers()) {
         Ok(guest) => guest,
         Err(refused) => return refused.into_response(),
     };
+    if let Err(time) = lock(&guest.bucket).take(Instant::now()) {
+        let message = "this key has sent too many requests";
+        return Refused::later(StatusCode::TOO_MANY_REQUESTS, message, time).into_response();
+    }
     // A stream that a client listens on takes no place: it waits for as long as the client is there.
-    let _place = match request.method() {
+    let place = match request.method() {
         &Method::GET => None,
         _ => match door.place(&guest) {
             Ok(place) => Some(place),
@@ -332,7 +360,7 @@ async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) 
     {
         door.note(begun, &guest).await;
     }
-    response
+    response.map(|body| Body::new(Placed { body, _place: place }))
 }
 
 /// Who may come in under these settings; those of `before` whose key is as it was stay who they are.

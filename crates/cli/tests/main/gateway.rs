@@ -715,6 +715,20 @@ fn who_subscribes_is_told_that_the_list_changed() {
 }
 
 #[test]
+fn a_single_server_keeps_its_names_and_its_own_tool_goes_before_one_in_front() {
+    let place = Place::faulty();
+    place.write("settings.json", &json!({"names": "bare", "mode": "pass-through"}));
+    let own = json!({"name": "search_tools", "description": "Own", "inputSchema": {"type": "object"}});
+    place.write("changes", &json!({"add": [own]}));
+    let mut client = place.client(&json!({}));
+    assert!(client.listed().contains(&"echo".to_owned()));
+    assert_eq!(said(&client.call("echo", json!({"text": "a"}))), "a");
+    let reached = client.call("search_tools", json!({}));
+    assert_eq!(code(&reached), "upstream_error", "it is asked, and does not know the tool: {reached}");
+    assert_eq!(client.ask("resources/read", &json!({"uri": "test://a"}))["result"]["contents"][0]["uri"], "test://a");
+}
+
+#[test]
 fn a_dynamic_list_grows_by_what_is_found_and_never_shrinks() {
     let place = Place::faulty();
     place.write("settings.json", &json!({"mode": "dynamic"}));

@@ -339,6 +339,25 @@ fn who_asks_too_often_is_told_when_to_come_again() {
     let refused: Vec<&Answer> = answers.iter().filter(|answer| answer.status == 429).collect();
     assert_eq!(refused.len(), 3);
     assert!(refused[0].header("Retry-After").and_then(|time| time.parse::<u64>().ok()).is_some_and(|time| time >= 1));
+
+    let key = json!({"name": "one", "sha256": digest("first"), "parallel": 2});
+    let serving = Serving::with(&json!({"keys": [key]}));
+    let session = serving.session("2025-11-25", &[("Authorization", "Bearer first")]);
+    session.call("up__echo", &json!({"text": "it is up"}));
+    let slow = |id: u64| {
+        let params = json!({"name": "up__echo", "arguments": {"text": "slow", "seconds": 3}});
+        session.post(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})).status
+    };
+    std::thread::scope(|scope| {
+        let slow = &slow;
+        let calls: Vec<_> = (1..=2).map(|id| scope.spawn(move || slow(id))).collect();
+        std::thread::sleep(Duration::from_secs(1));
+        let refused = session.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"}));
+        assert_eq!(refused.status, 429, "a call has its place until it is answered");
+        assert!(calls.into_iter().all(|call| call.join().expect("it ends") == 200));
+    });
+    let ping = json!({"jsonrpc": "2.0", "id": 9, "method": "ping"});
+    assert_eq!(session.post(&ping).status, 200, "and gives it back");
 }
 
 #[test]
@@ -597,7 +616,10 @@ fn real_servers_stand_behind_one_that_real_clients_speak_with() {
     }));
     place.write("settings.json", &json!({"mode": "search"}));
     let search = |query: &str| json!({"do": "call", "name": "search_tools", "arguments": {"query": query, "limit": 5}});
-    let call = |name: &str, arguments: Value| json!({"do": "call", "name": "call_tool", "arguments": {"name": name, "arguments": arguments}, "progress": true});
+    let call = |name: &str, arguments: Value| {
+        let arguments = json!({"name": name, "arguments": arguments});
+        json!({"do": "call", "name": "call_tool", "arguments": arguments, "progress": true})
+    };
     let todo = notes.path().join("todo.txt").display().to_string();
     let steps = [
         json!({"do": "list"}),
