@@ -10,6 +10,7 @@ pub(super) const LANGUAGE_MODEL: &str = "Language model";
 pub(super) const PICKS: &str = "Picks";
 pub(super) const DEFINITIONS: &str = "Definitions for a model";
 pub(super) const CALLS: &str = "Calls";
+#[cfg(feature = "server")]
 pub(super) const GATEWAY: &str = "Gateway";
 pub(super) const EVALUATION: &str = "Evaluation";
 pub(super) const OUTPUT: &str = "Output";
