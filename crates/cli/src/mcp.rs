@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use picktools_server::settings::{Mode, Role, Share, Unsafe};
-use picktools_server::{Gateway, GatewayOptions, Pins, Settings};
+use picktools_server::{Counters, Gateway, GatewayOptions, Pins, Settings};
 
 use crate::interruption::interrupted;
 use crate::servers::ServerArgs;
@@ -89,6 +89,7 @@ impl GatewayArgs {
             environment: Arc::new(|name: &str| std::env::var_os(name)),
             kept: args::default_cache_dir().map(|folder| folder.join("mcp")),
             share,
+            meter: Arc::new(Counters::default()),
             pins: Some(Pins::open(pins_folder(self.state_dir.as_deref())?)?),
         })
     }

@@ -21,6 +21,7 @@ use crate::http::{self, Door, Http};
 use crate::hub::Hub;
 use crate::listener::Asks;
 use crate::lock::lock;
+use crate::metrics::Meter;
 use crate::naming;
 use crate::pins::Pins;
 use crate::rounds::Rounds;
@@ -47,6 +48,8 @@ pub struct GatewayOptions {
     pub kept: Option<PathBuf>,
     /// Which definitions were approved; without it all are believed.
     pub pins: Option<Pins>,
+    /// Who hears what happens.
+    pub meter: Arc<dyn Meter>,
     /// Whose connections are shared where the settings say nothing: with one client all can be, with several what one does
     /// must not be seen by another.
     pub share: Share,
@@ -116,7 +119,7 @@ impl Gateway {
     ///
     /// [`GatewayError`] when a server cannot stand behind a gateway as it is called, or the settings do not fit.
     pub fn open(options: GatewayOptions) -> Result<Self, GatewayError> {
-        let GatewayOptions { servers, settings, environment, kept, pins, share } = options;
+        let GatewayOptions { servers, settings, environment, kept, pins, meter, share } = options;
         let planned = plan(servers, &settings)?;
         let settings = Arc::new(settings);
         let first = Snapshot::build(Arc::clone(&settings), &[], None).map_err(GatewayError::Snapshot)?;
@@ -129,6 +132,7 @@ impl Gateway {
             live: watch::Sender::default(),
             rounds: Rounds::default(),
             share,
+            meter,
         });
         let (tell, heard) = mpsc::channel(64);
         let gateway = Self {
@@ -177,7 +181,8 @@ impl Gateway {
                 kept.insert(name, Arc::clone(same));
                 continue;
             }
-            let upstream = Upstream::new(server, rules, Arc::clone(&self.environment), asks);
+            let upstream =
+                Upstream::new(server, rules, Arc::clone(&self.environment), asks, Arc::clone(&self.hub.meter));
             self.hub.live.send_modify(|live| drop(live.remove(&name)));
             let task = tokio::spawn(Arc::clone(&upstream).follow(self.kept.clone(), self.tell.clone()));
             if let Some(before) = following.insert(name.clone(), task) {

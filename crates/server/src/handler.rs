@@ -1,12 +1,13 @@
 //! The protocol's methods, for one client.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use picktools::Tool as CatalogTool;
 use picktools::call::{ApprovalError, ApprovalQueue, Hydrated, PendingCall, ValidCall};
-use picktools::provider::{Arguments, ToolCall};
+use picktools::provider::{Arguments, Tokenizer, ToolCall};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, ContentBlock,
     ElicitRequest, Extensions, GetPromptRequestParams, GetPromptResponse, Implementation, InputRequest, InputRequests,
@@ -26,6 +27,7 @@ use crate::carried::{self, Carried, Listed};
 use crate::front::{self, CALL, DESCRIBE, SEARCH};
 use crate::hub::Hub;
 use crate::lock::lock;
+use crate::metrics::Event;
 use crate::refusal::{Code, Refusal};
 use crate::relay::{self, Asked, Confirmation, confirm};
 use crate::results;
@@ -78,6 +80,8 @@ pub(crate) struct Handler {
 /// What is known of a client while it is connected.
 struct Session {
     gateway: Arc<Hub>,
+    /// Whether hands were shaken.
+    has_begun: AtomicBool,
     caller: Caller,
     /// What it is shown, once that was decided, with the counts that its descriptions tell.
     shown: OnceLock<Shown>,
@@ -93,6 +97,8 @@ struct Session {
 struct Shown {
     mode: Mode,
     front: [Value; 3],
+    /// What these cost.
+    tokens: usize,
 }
 
 impl Drop for Session {
@@ -102,6 +108,9 @@ impl Drop for Session {
         }
         lock(&self.updates).drain().for_each(|(_, updates)| updates.abort());
         self.gateway.forget(&self.caller.owner);
+        if *self.has_begun.get_mut() {
+            self.gateway.meter.record(&Event::Session { begun: false });
+        }
     }
 }
 
@@ -109,6 +118,7 @@ impl Handler {
     pub(crate) fn new(gateway: Arc<Hub>, caller: Caller) -> Self {
         let session = Session {
             gateway: Arc::clone(&gateway),
+            has_begun: AtomicBool::new(false),
             caller,
             shown: OnceLock::new(),
             joined: Mutex::default(),
@@ -143,13 +153,18 @@ impl Handler {
                 Mode::Auto => Mode::Search,
                 said => said,
             };
-            Shown { mode, front: front::definitions(view.tools.len(), &view.sources) }
+            let front = front::definitions(view.tools.len(), &view.sources);
+            let tokens = Tokenizer::O200k.count(&json!(front).to_string());
+            Shown { mode, front, tokens }
         };
         self.session.shown.get_or_init(decide).clone()
     }
 
     fn listed(&self, snapshot: &Snapshot, view: &View) -> Vec<Value> {
-        let Shown { mode, front } = self.shown(snapshot, view);
+        let Shown { mode, front, tokens } = self.shown(snapshot, view);
+        let whole = snapshot.tokens(view);
+        let tokens = if mode == Mode::PassThrough { whole } else { tokens };
+        self.gateway.meter.record(&Event::List { tokens, whole });
         match mode {
             Mode::PassThrough => view.tools.iter().filter_map(|tool| snapshot.definition(tool).cloned()).collect(),
             Mode::Dynamic => front.into_iter().chain(lock(&self.session.joined).iter().cloned()).collect(),
@@ -194,7 +209,12 @@ impl Handler {
                 let call = ToolCall { id: None, name: name.to_owned(), arguments };
                 return self.run(snapshot, view, call, again, context).await;
             }
-            SEARCH => front::search(&snapshot, &view, &arguments, &state).await?,
+            SEARCH => {
+                let started = Instant::now();
+                let answered = front::search(&snapshot, &view, &arguments, &state).await?;
+                self.gateway.meter.record(&Event::Search { found: answered.1.len(), time: started.elapsed() });
+                answered
+            }
             DESCRIBE => front::describe(&snapshot, &view, &arguments, &state)?,
             CALL => {
                 let has_both = |name: &str| {
@@ -224,8 +244,28 @@ impl Handler {
         Ok(result.into())
     }
 
-    /// Runs a tool of an upstream: known today, called by a name of its own, held to its definition, and confirmed.
+    /// Runs a tool, and tells how that went.
     async fn run(
+        &self,
+        snapshot: Arc<Snapshot>,
+        view: Arc<View>,
+        call: ToolCall,
+        again: Again,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, Refusal> {
+        let started = Instant::now();
+        let tool = view.tool_of(&call.name).ok().cloned();
+        let outcome = self.carry_out(snapshot, view, call, again, context).await;
+        if let Some(tool) = tool {
+            let (upstream, code) = (tool.source.as_deref().unwrap_or_default(), outcome.as_ref().err());
+            let code = code.map(|refusal| refusal.code.name());
+            self.gateway.meter.record(&Event::Call { upstream, tool: &tool.id, code, time: started.elapsed() });
+        }
+        outcome
+    }
+
+    /// Runs a tool of an upstream: known today, called by a name of its own, held to its definition, and confirmed.
+    async fn carry_out(
         &self,
         mut snapshot: Arc<Snapshot>,
         mut view: Arc<View>,
@@ -602,6 +642,9 @@ impl ServerHandler for Handler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        if !self.session.has_begun.swap(true, Ordering::Relaxed) {
+            self.gateway.meter.record(&Event::Session { begun: true });
+        }
         self.watch(self.caller_of(&context.extensions).role, context.peer);
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
+use crate::metrics::Meter;
 use crate::refusal::{Code, Refusal};
 use crate::rounds::Rounds;
 use crate::settings::{Settings, Share};
@@ -30,6 +31,7 @@ pub(crate) struct Hub {
     pub(crate) live: watch::Sender<BTreeMap<String, Result<(), String>>>,
     pub(crate) rounds: Rounds,
     pub(crate) share: Share,
+    pub(crate) meter: Arc<dyn Meter>,
 }
 
 impl Hub {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use picktools::access::IneligibleReason;
 use picktools::call::CallError;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
-use serde::Serialize;
 use serde_json::json;
 
 /// A call that was not carried out: the result of a tool, as no model sees the errors of the protocol.
@@ -18,8 +17,7 @@ pub(crate) struct Refusal {
 }
 
 /// What went wrong; stable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
     UnknownTool,
     AmbiguousTool,
@@ -35,6 +33,28 @@ pub(crate) enum Code {
     Busy,
     NotCarried,
     ResultBlocked,
+}
+
+impl Code {
+    /// Its name, as a client sees it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::UnknownTool => "unknown_tool",
+            Self::AmbiguousTool => "ambiguous_tool",
+            Self::InvalidArguments => "invalid_arguments",
+            Self::NotAllowed => "not_allowed",
+            Self::Quarantined => "quarantined",
+            Self::NotConfirmed => "not_confirmed",
+            Self::UpstreamDown => "upstream_down",
+            Self::UpstreamDied => "upstream_died",
+            Self::UpstreamError => "upstream_error",
+            Self::TimedOut => "timed_out",
+            Self::Cancelled => "cancelled",
+            Self::Busy => "busy",
+            Self::ResultBlocked => "result_blocked",
+            Self::NotCarried => "not_carried",
+        }
+    }
 }
 
 impl Refusal {
@@ -55,7 +75,7 @@ impl Refusal {
 
     /// Writes it as the result of a tool.
     pub(crate) fn result(&self) -> CallToolResult {
-        let mut error = json!({"code": self.code});
+        let mut error = json!({"code": self.code.name()});
         if let Some(time) = self.retry_after {
             error["retry_after_ms"] = json!(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         }

@@ -16,6 +16,7 @@ use tokio::time::{sleep, sleep_until, timeout, timeout_at};
 
 use crate::listener::{Asks, Heard, Listener};
 use crate::lock::lock;
+use crate::metrics::{Event, Meter};
 use crate::refusal::{Code, Refusal};
 use crate::settings::{Share, Start, UpstreamRules};
 
@@ -67,6 +68,7 @@ pub(crate) struct Upstream {
     pub(crate) server: Server,
     pub(crate) rules: UpstreamRules,
     environment: Arc<Environment>,
+    meter: Arc<dyn Meter>,
     permits: Arc<Semaphore>,
     health: Mutex<Health>,
     shared: Arc<Slot>,
@@ -142,10 +144,17 @@ impl Drop for Lease {
 }
 
 impl Upstream {
-    pub(crate) fn new(server: Server, rules: UpstreamRules, environment: Arc<Environment>, asks: Asks) -> Arc<Self> {
+    pub(crate) fn new(
+        server: Server,
+        rules: UpstreamRules,
+        environment: Arc<Environment>,
+        asks: Asks,
+        meter: Arc<dyn Meter>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             server,
             environment,
+            meter,
             permits: Arc::new(Semaphore::new(rules.parallel)),
             health: Mutex::default(),
             // What was told unasked of changes before 2026-07-28 must now be asked for.
@@ -279,6 +288,7 @@ impl Upstream {
                 lock(&self.health).down = None;
                 let connection = Arc::new(connection);
                 *kept = Some(Arc::clone(&connection));
+                self.meter.record(&Event::Upstream { name: &self.server.name, up: true });
                 tracing::info!(target: "picktools::gateway", upstream = %self.server.name, "up");
                 Ok(connection)
             }
@@ -303,6 +313,7 @@ impl Upstream {
 
     /// Counts a failure.
     pub(crate) fn failed(&self, why: &str) {
+        self.meter.record(&Event::Upstream { name: &self.server.name, up: false });
         tracing::warn!(target: "picktools::gateway", upstream = %self.server.name, why, "failed");
         let now = Instant::now();
         let mut health = lock(&self.health);
