@@ -50,7 +50,7 @@ type Environment = dyn Fn(&str) -> Option<OsString> + Send + Sync;
 /// use picktools::import::mcp::{Server, Way};
 /// use picktools::runtime::{McpServer, McpTool};
 ///
-/// let way = Way::Http { url: "https://wiki.example/mcp".to_owned(), headers: Default::default() };
+/// let way = Way::Http { url: "https://wiki.example/mcp".to_owned(), headers: Default::default(), credentials: None };
 /// let server = Arc::new(McpServer::new(Server { name: "wiki".to_owned(), way }));
 /// let search = McpTool::new(Tool::without_arguments("search", "Searches the wiki"), server);
 /// ```

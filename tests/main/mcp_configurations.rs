@@ -34,7 +34,7 @@ fn stdio(server: &Server) -> (&str, &[String], Option<&Path>) {
 }
 
 fn http(server: &Server) -> (&str, Option<&str>) {
-    let Way::Http { url, headers } = &server.way else { panic!("{server:?}") };
+    let Way::Http { url, headers, .. } = &server.way else { panic!("{server:?}") };
     (url, headers.get("Authorization").map(String::as_str))
 }
 
@@ -136,4 +136,39 @@ fn secrets_are_not_shown() {
     );
     let shown = format!("{servers:?}");
     assert!(shown.contains("TOKEN") && !shown.contains("s3cret"), "{shown}");
+}
+
+#[test]
+fn credentials_of_a_client_are_read_and_never_shown() {
+    let given = servers(
+        r#"{"mcpServers": {"a": {"url": "https://a.example/mcp", "clientCredentials": {"clientId": "robot",
+            "clientSecret": "${KEY}", "scopes": ["read"], "tokenUrl": "https://login.example/token"}}}}"#,
+    );
+    let Way::Http { credentials: Some(credentials), .. } = &given[0].way else { panic!("{given:?}") };
+    assert_eq!((credentials.id.as_str(), credentials.secret.as_str()), ("robot", "s3cret"));
+    assert!(!format!("{given:?} {credentials:?}").contains("s3cret"));
+}
+
+#[test]
+fn credentials_that_are_not_whole_or_would_be_overheard_are_faults() {
+    let with =
+        |credentials: &str| format!("{{\"url\": \"https://a.example/mcp\", \"clientCredentials\": {credentials}}}");
+    let to = |url: &str| with(&format!("{{\"clientId\": \"a\", \"clientSecret\": \"b\", \"tokenUrl\": {url:?}}}"));
+    for (server, needle) in [
+        (with("\"robot\""), "is a string"),
+        (with("{\"clientId\": \"a\"}"), "no `clientSecret`"),
+        (with("{\"clientId\": \"a\", \"clientSecret\": \"${EMPTY}\"}"), "`clientSecret` is empty"),
+        (with("{\"clientId\": \"a\", \"clientSecret\": \"b\", \"scope\": \"read\"}"), "no member \"scope\""),
+        (to("http://login.example/token"), "no address of HTTPS"),
+        (to("http://localhost:1@login.example/token"), "no address of HTTPS"),
+        (to("http://localhost.login.example/token"), "no address of HTTPS"),
+        (to("http://localhost\\@login.example"), "no address of HTTPS"),
+        (to("file:///token"), "no address of HTTPS"),
+        (
+            with("{\"clientId\": \"a\", \"clientSecret\": \"b\"}, \"headers\": {\"authorization\": \"x\"}"),
+            "both `clientCredentials` and a header",
+        ),
+    ] {
+        assert!(fault(&server).contains(needle), "{server}: {}", fault(&server));
+    }
 }

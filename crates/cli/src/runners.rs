@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     fn server(name: &str, url: &str) -> (Server, CatalogFile) {
-        let way = Way::Http { url: url.to_owned(), headers: Default::default() };
+        let way = Way::Http { url: url.to_owned(), headers: Default::default(), credentials: None };
         let tool = json!({"name": "greet", "description": "Greets", "inputSchema": {"type": "object"}});
         (Server { name: name.to_owned(), way }, CatalogFile::of_server(name, &[tool]))
     }

@@ -64,7 +64,7 @@ impl ServerArgs {
                 headers.insert("Authorization".to_owned(), format!("Bearer {token}"));
             }
             let host = url.split("://").nth(1).and_then(|rest| rest.split(['/', ':']).next()).unwrap_or_default();
-            configuration.servers.push(self.server(host, Way::Http { url: url.clone(), headers }));
+            configuration.servers.push(self.server(host, Way::Http { url: url.clone(), headers, credentials: None }));
         }
         if let Some((command, arguments)) = self.command.split_first() {
             let name = Path::new(command).file_stem().map(|name| name.to_string_lossy().into_owned());

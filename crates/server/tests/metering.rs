@@ -36,7 +36,8 @@ async fn calls_searches_lists_sessions_and_upstreams_are_counted() {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let serving = gateway.serve_http(&Http { listen, tls: None, plain: false }).await.expect("it listens");
     let url = format!("http://{}/mcp", serving.address());
-    let server = Server { name: "gateway".to_owned(), way: Way::Http { url, headers: BTreeMap::new() } };
+    let server =
+        Server { name: "gateway".to_owned(), way: Way::Http { url, headers: BTreeMap::new(), credentials: None } };
     let (limits, deadline) = (Limits::default(), Instant::now() + Duration::from_secs(60));
     let client =
         Connection::open(&server, &|_| None, deadline, &limits, Handshake::KnownFirst, ToolChanges::default()).await;

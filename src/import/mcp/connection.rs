@@ -29,7 +29,7 @@ use tokio::time::{timeout, timeout_at};
 
 use super::client::Limits;
 use super::tap::{Heard, Hearer, Said, Tap};
-use super::{Server, Way};
+use super::{ClientCredentials, Server, Way, token};
 use crate::excerpt::marked;
 
 /// A variable of the caller's environment.
@@ -354,8 +354,8 @@ async fn attempt(
                 }
             }
         }
-        Way::Http { url, headers } => {
-            let transport = http(url, headers, message_bytes).map_err(Failure::Other)?;
+        Way::Http { url, headers, credentials } => {
+            let transport = http(url, headers, credentials.as_ref(), message_bytes).map_err(Failure::Other)?;
             (within(deadline, limits, shake(transport, handshake, handler, &heard)).await?, None)
         }
     };
@@ -427,8 +427,9 @@ fn said(error: &dyn Error) -> String {
 fn http(
     url: &str,
     headers: &BTreeMap<String, String>,
+    credentials: Option<&ClientCredentials>,
     message_bytes: usize,
-) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
+) -> Result<StreamableHttpClientTransport<token::Client>, String> {
     let header = |(name, value): (&String, &String)| {
         let shown = marked(name, MAX_MESSAGE_CHARS);
         let name = name.parse().map_err(|_| format!("{shown:?} is not the name of a header"))?;
@@ -440,11 +441,12 @@ fn http(
     let headers: HashMap<_, _> = headers.iter().map(header).collect::<Result<_, String>>()?;
     // A server that sends its callers elsewhere would send them there with their credentials.
     let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
-    let client = client.map_err(|error| said(&error))?;
+    let http = client.map_err(|error| said(&error))?;
+    let tokens = credentials.map(|credentials| token::Tokens::new(url, credentials)).transpose()?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
     config.max_json_response_size = message_bytes;
     config.max_sse_event_size = message_bytes;
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    Ok(StreamableHttpClientTransport::with_client(token::Client { http, tokens }, config))
 }
 
 /// A program that was started, and everything that it starts: dropped, all of it is killed.

@@ -62,7 +62,9 @@ impl KeptTools {
     fn place(&self, server: &Server) -> PathBuf {
         let way = match &server.way {
             Way::Stdio { command, arguments, variables, folder } => json!([command, arguments, variables, folder]),
-            Way::Http { url, headers } => json!([url, headers]),
+            Way::Http { url, headers, credentials } => {
+                json!([url, headers, credentials.as_ref().map(|it| [&it.id, &it.secret])])
+            }
         };
         self.folder.join(format!("{}.json", hex(way.to_string().as_bytes())))
     }

@@ -25,6 +25,8 @@ mod connection;
 mod kept;
 #[cfg(feature = "mcp")]
 mod tap;
+#[cfg(feature = "mcp")]
+mod token;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -97,7 +99,32 @@ pub enum Way {
         url: String,
         /// Headers of each request.
         headers: BTreeMap<String, String>,
+        /// What tokens are got with that requests carry, for a server that wants them.
+        credentials: Option<ClientCredentials>,
     },
+}
+
+/// What a program gets tokens with: OAuth's client credentials. What it shows of itself holds no secret.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientCredentials {
+    /// The client's id.
+    pub id: String,
+    /// The client's secret.
+    pub secret: String,
+    /// The scopes that are asked for.
+    pub scopes: Vec<String>,
+    /// Where tokens come from. `None` for what the server says, which must then be of its own origin: another would be
+    /// given the secret.
+    pub token_url: Option<String>,
+}
+
+impl fmt::Debug for ClientCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, scopes, token_url, .. } = self;
+        let mut shown = f.debug_struct("ClientCredentials");
+        shown.field("id", id).field("scopes", scopes).field("token_url", token_url).finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Way {
@@ -267,9 +294,66 @@ fn way(server: &Value, surroundings: &Surroundings<'_>) -> Result<Way, Fault> {
                     "give one that begins with https:// or http://",
                 ));
             }
-            Ok(Way::Http { url, headers: named(members, "headers", surroundings)? })
+            let headers = named(members, "headers", surroundings)?;
+            let credentials = credentials(members, surroundings)?;
+            if credentials.is_some() && headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+                return Err(fault(
+                    "it has both `clientCredentials` and a header `Authorization`",
+                    "remove one of them",
+                ));
+            }
+            Ok(Way::Http { url, headers, credentials })
         }
     }
+}
+
+fn credentials(
+    members: &Map<String, Value>,
+    surroundings: &Surroundings<'_>,
+) -> Result<Option<ClientCredentials>, Fault> {
+    const MEMBER: &str = "clientCredentials";
+    let members = match members.get(MEMBER) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Object(members)) => members,
+        Some(other) => {
+            let message = format!("`{MEMBER}` is {}", kind(other));
+            return Err(fault(message, "give an object with `clientId` and `clientSecret`"));
+        }
+    };
+    let known = ["clientId", "clientSecret", "scopes", "tokenUrl"];
+    if let Some(unknown) = members.keys().find(|name| !known.contains(&name.as_str())) {
+        let message = format!("`{MEMBER}` has no member {:?}", marked(unknown, MAX_NAME_CHARS));
+        return Err(fault(message, format!("it has {}", known.map(|name| format!("`{name}`")).join(", "))));
+    }
+    let needed = |key| match members.get(key) {
+        None => Err(fault(format!("`{MEMBER}` has no `{key}`"), format!("give `{key}`"))),
+        Some(value) => match expand(&text(key, value)?, surroundings)? {
+            empty if empty.is_empty() => Err(fault(format!("`{key}` is empty"), "give one, or set its variable")),
+            value => Ok(value),
+        },
+    };
+    let scopes = match members.get("scopes") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(scopes)) => scopes.iter().map(|scope| text("scopes", scope)).collect::<Result<_, _>>()?,
+        Some(other) => return Err(fault(format!("`scopes` is {}", kind(other)), "give a list of texts")),
+    };
+    let token_url = members.get("tokenUrl").map(|_| needed("tokenUrl")).transpose()?;
+    if token_url.as_ref().is_some_and(|url| !is_private(url)) {
+        return Err(fault(
+            "`tokenUrl` is no address of HTTPS, and a secret is sent there",
+            "give one that begins with https://",
+        ));
+    }
+    Ok(Some(ClientCredentials { id: needed("clientId")?, secret: needed("clientSecret")?, scopes, token_url }))
+}
+
+/// Whether nobody on the way reads what is sent to an address: HTTPS, or this machine.
+fn is_private(url: &str) -> bool {
+    let Some(rest) = url.strip_prefix("http://") else { return url.starts_with("https://") };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let port = |(_, port): &(&str, &str)| port.bytes().all(|byte| byte.is_ascii_digit());
+    let host = authority.rsplit_once(':').filter(port).map_or(authority, |(host, _)| host);
+    ["127.0.0.1", "[::1]", "localhost"].contains(&host)
 }
 
 fn stdio(members: &Map<String, Value>, program: &str, surroundings: &Surroundings<'_>) -> Result<Way, Fault> {
