@@ -1,4 +1,4 @@
-//! `picktools approve`: the definitions of MCP servers that wait, and what changed.
+//! `picktools approve`: the definitions of MCP servers that wait, and what changed; and the calls that wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use picktools::excerpt::marked;
-use picktools_server::{Held, Pins};
+use picktools_server::{CallQueue, Held, Pins, QueuedCall};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -27,6 +27,12 @@ pub(super) struct ApproveCommand {
     /// Refuse these: they stay held, and are no longer shown.
     #[arg(long, value_name = "NAME", help_heading = heading::GATEWAY)]
     deny: Vec<String>,
+    /// Let a call that waits run once, by its id; it must come again within ten minutes.
+    #[arg(long, value_name = "ID", help_heading = heading::GATEWAY)]
+    call: Vec<String>,
+    /// Refuse a call that waits, by its id.
+    #[arg(long, value_name = "ID", help_heading = heading::GATEWAY)]
+    deny_call: Vec<String>,
     /// Forget what is known of a server, so that its next listing is its first.
     #[arg(long, value_name = "SERVER", help_heading = heading::GATEWAY)]
     forget: Option<String>,
@@ -51,10 +57,25 @@ struct Waiting<'a> {
     changes: BTreeMap<String, (Option<Value>, Option<Value>)>,
 }
 
+/// All that waits.
+#[derive(Serialize)]
+struct Shown<'a> {
+    definitions: &'a [Waiting<'a>],
+    calls: &'a BTreeMap<String, QueuedCall>,
+}
+
 impl ApproveCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let pins = Pins::open(mcp::pins_folder(self.state_dir.as_deref())?)?;
+        let state = mcp::state_folder(self.state_dir.as_deref())?;
+        let (pins, queue) = (Pins::open(&state)?, CallQueue::open(&state)?);
         let mut has_decided = false;
+        for (ids, may_run, done) in [(&self.call, true, "may run once"), (&self.deny_call, false, "refused")] {
+            for id in ids {
+                let call = queue.decide(id, may_run)?;
+                output::note(format!("{done}: {}", marked(&call.shown, MAX_VALUE_CHARS)));
+                has_decided = true;
+            }
+        }
         if let Some(source) = &self.forget {
             pins.forget(source)?;
             output::note(format!("forgot {source}"));
@@ -84,16 +105,21 @@ impl ApproveCommand {
             let approved = pins.approved(name)?;
             waiting.push(Waiting { name, held, changes: changes(approved.as_ref(), &held.definition) });
         }
+        let calls = if named.is_empty() && !has_decided { queue.waiting()? } else { BTreeMap::new() };
         if self.json {
-            output::json(&waiting)?;
+            output::json(&Shown { definitions: &waiting, calls: &calls })?;
         } else {
             waiting.iter().try_for_each(show)?;
+            for (id, call) in &calls {
+                output::answer(format!("call {id}: {}", marked(&call.shown, MAX_VALUE_CHARS)))?;
+            }
         }
         if named.is_empty() {
-            if !self.json && waiting.is_empty() && !has_decided {
+            let nothing_waits = waiting.is_empty() && calls.is_empty();
+            if !self.json && nothing_waits && !has_decided {
                 output::note("nothing waits");
             }
-            return Ok(if waiting.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            return Ok(if nothing_waits { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         if !self.yes && !asked(waiting.len())? {
             output::note("nothing was approved");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use picktools_server::settings::{Mode, Role, Share, Unsafe};
-use picktools_server::{Counters, Gateway, GatewayOptions, Pins, Settings};
+use picktools_server::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings};
 
 use crate::interruption::interrupted;
 use crate::servers::ServerArgs;
@@ -44,7 +44,7 @@ pub(super) struct GatewayArgs {
 }
 
 /// The folder of what was approved.
-pub(super) fn pins_folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
+pub(super) fn state_folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     let folder = given.map_or_else(args::data_dir, |folder| Ok(folder.to_owned()))?;
     Ok(folder.join("gateway"))
 }
@@ -83,6 +83,7 @@ impl GatewayArgs {
     pub(super) fn options(&self, servers: &ServerArgs, share: Share) -> anyhow::Result<GatewayOptions> {
         let configuration = servers.configuration()?;
         output::warnings(configuration.faults.iter().map(ToString::to_string), "");
+        let state = state_folder(self.state_dir.as_deref())?;
         Ok(GatewayOptions {
             servers: configuration.servers,
             settings: self.settings()?,
@@ -90,7 +91,8 @@ impl GatewayArgs {
             kept: args::default_cache_dir().map(|folder| folder.join("mcp")),
             share,
             meter: Arc::new(Counters::default()),
-            pins: Some(Pins::open(pins_folder(self.state_dir.as_deref())?)?),
+            pins: Some(Pins::open(&state)?),
+            queue: Some(CallQueue::open(&state)?),
         })
     }
 }

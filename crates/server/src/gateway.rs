@@ -24,6 +24,7 @@ use crate::lock::lock;
 use crate::metrics::Meter;
 use crate::naming;
 use crate::pins::Pins;
+use crate::queue::CallQueue;
 use crate::rounds::Rounds;
 use crate::settings::{DEFAULT_ROLE, Names, Settings, Share, UpstreamRules};
 use crate::snapshot::{Sent, Snapshot};
@@ -48,6 +49,8 @@ pub struct GatewayOptions {
     pub kept: Option<PathBuf>,
     /// Which definitions were approved; without it all are believed.
     pub pins: Option<Pins>,
+    /// Where calls wait for the operator that may do damage and come from a client that cannot ask; without it they are refused.
+    pub queue: Option<CallQueue>,
     /// Who hears what happens.
     pub meter: Arc<dyn Meter>,
     /// Whose connections are shared where the settings say nothing: with one client all can be, with several what one does
@@ -119,7 +122,7 @@ impl Gateway {
     ///
     /// [`GatewayError`] when a server cannot stand behind a gateway as it is called, or the settings do not fit.
     pub fn open(options: GatewayOptions) -> Result<Self, GatewayError> {
-        let GatewayOptions { servers, settings, environment, kept, pins, meter, share } = options;
+        let GatewayOptions { servers, settings, environment, kept, pins, queue, meter, share } = options;
         let planned = plan(servers, &settings)?;
         let settings = Arc::new(settings);
         let first = Snapshot::build(Arc::clone(&settings), &[], None).map_err(GatewayError::Snapshot)?;
@@ -131,6 +134,7 @@ impl Gateway {
             complete: watch::Sender::new(planned.is_empty()),
             live: watch::Sender::default(),
             rounds: Rounds::default(),
+            queue,
             share,
             meter,
         });

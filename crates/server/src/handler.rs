@@ -29,7 +29,7 @@ use crate::hub::Hub;
 use crate::lock::lock;
 use crate::metrics::Event;
 use crate::refusal::{Code, Refusal};
-use crate::relay::{self, Asked, Confirmation, confirm};
+use crate::relay::{self, Asked, Confirmation, confirm, decide};
 use crate::results;
 use crate::rounds::{Again, Awaits};
 use crate::settings::{Mode, Names, Share, Unsafe};
@@ -302,10 +302,14 @@ impl Handler {
         }
         if must_ask && !matches!(awaited, Some(Awaits::Upstream(_))) {
             let answer = again.answers.get(CONFIRM).filter(|_| awaited == Some(Awaits::Confirmation));
-            if let Confirmation::Later(request) = confirm(&call, answer, context).await? {
-                let request = InputRequest::Elicitation(ElicitRequest::new(*request));
-                let requests = [(CONFIRM.to_owned(), request)].into();
-                return self.ask_later(&caller.owner, &call, requests, Awaits::Confirmation);
+            match confirm(&call, answer, context).await? {
+                Confirmation::Given => {}
+                Confirmation::ByOperator => decide(self.gateway.queue.as_ref(), &caller.owner, &call).await?,
+                Confirmation::Later(request) => {
+                    let request = InputRequest::Elicitation(ElicitRequest::new(*request));
+                    let requests = [(CONFIRM.to_owned(), request)].into();
+                    return self.ask_later(&caller.owner, &call, requests, Awaits::Confirmation);
+                }
             }
         }
         let asked = Asked {

@@ -8,6 +8,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use crate::metrics::Meter;
+use crate::queue::CallQueue;
 use crate::refusal::{Code, Refusal};
 use crate::rounds::Rounds;
 use crate::settings::{Settings, Share};
@@ -30,6 +31,7 @@ pub(crate) struct Hub {
     /// not.
     pub(crate) live: watch::Sender<BTreeMap<String, Result<(), String>>>,
     pub(crate) rounds: Rounds,
+    pub(crate) queue: Option<CallQueue>,
     pub(crate) share: Share,
     pub(crate) meter: Arc<dyn Meter>,
 }

@@ -5,22 +5,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs::{self, File};
-use std::io;
-use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::path::PathBuf;
 
 use picktools::import::mcp::{Server, Way};
-use picktools::store;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::keys::now;
 use crate::settings::{NewTools, Trust, UpstreamRules};
+use crate::shared_file::{SharedFile, StateError};
 
 const VERSION: u32 = 1;
-const FILE: &str = "pins.json";
-const LOCK: &str = "pins.lock";
+const REMEDY: &str = "put back a copy, or remove it: all servers are then seen for the first time";
 /// The most programs or addresses that a tool is known from.
 const MAX_WAYS: usize = 16;
 /// What of a definition is shown to a model, or decides on a call.
@@ -28,19 +25,7 @@ const MEMBERS: [&str; 6] = ["name", "title", "description", "inputSchema", "outp
 
 /// The definitions that were approved, and those that wait, in a folder that gateways share.
 #[derive(Debug, Clone)]
-pub struct Pins {
-    folder: PathBuf,
-}
-
-/// Why the pins cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {message}", .path.display())]
-pub struct PinsError {
-    /// The file or folder.
-    pub path: PathBuf,
-    /// What is wrong, and what to do.
-    pub message: String,
-}
+pub struct Pins(SharedFile<PinsFile>);
 
 /// A definition that waits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -94,19 +79,11 @@ impl fmt::Display for Why {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct PinsFile {
-    version: u32,
     upstreams: BTreeMap<String, Approved>,
     /// By `source/tool`.
     held: BTreeMap<String, Held>,
-}
-
-impl Default for PinsFile {
-    fn default() -> Self {
-        Self { version: VERSION, upstreams: BTreeMap::new(), held: BTreeMap::new() }
-    }
 }
 
 /// What was approved of an upstream.
@@ -177,41 +154,32 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// [`PinsError`] when it cannot be made, or what is there cannot be read: nothing is approved then.
-    pub fn open(folder: impl Into<PathBuf>) -> Result<Self, PinsError> {
-        let pins = Self { folder: folder.into() };
-        let failed = |error: io::Error| pins.error(&pins.folder, format!("cannot be made: {error}"));
-        fs::create_dir_all(&pins.folder).map_err(failed)?;
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            fs::set_permissions(&pins.folder, fs::Permissions::from_mode(0o700)).map_err(failed)?;
-        }
-        pins.read()?;
-        Ok(pins)
+    /// [`StateError`] when it cannot be made, or what is there cannot be read: nothing is approved then.
+    pub fn open(folder: impl Into<PathBuf>) -> Result<Self, StateError> {
+        SharedFile::open(folder.into(), "pins.json", VERSION, REMEDY).map(Self)
     }
 
     /// Returns the file that holds them.
     pub fn path(&self) -> PathBuf {
-        self.folder.join(FILE)
+        self.0.path()
     }
 
     /// Returns what waits, by `source/tool`.
     ///
     /// # Errors
     ///
-    /// [`PinsError`] when the file cannot be read.
-    pub fn held(&self) -> Result<BTreeMap<String, Held>, PinsError> {
-        Ok(self.read()?.held)
+    /// [`StateError`] when the file cannot be read.
+    pub fn held(&self) -> Result<BTreeMap<String, Held>, StateError> {
+        Ok(self.0.read()?.held)
     }
 
     /// Returns the definition of a tool, by `source/tool`, that was approved, and is in force while another waits.
     ///
     /// # Errors
     ///
-    /// [`PinsError`] when the file cannot be read.
-    pub fn approved(&self, id: &str) -> Result<Option<Value>, PinsError> {
-        let file = self.read()?;
+    /// [`StateError`] when the file cannot be read.
+    pub fn approved(&self, id: &str) -> Result<Option<Value>, StateError> {
+        let file = self.0.read()?;
         let Some((source, tool)) = id.split_once('/') else { return Ok(None) };
         let Some(approved) = file.upstreams.get(source) else { return Ok(None) };
         let of_its_way = file.held.get(id).and_then(|held| approved.pin(tool, &held.way));
@@ -223,10 +191,10 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// [`PinsError`] when the file cannot be read or written, or one of them does not wait any longer, or is another one by
+    /// [`StateError`] when the file cannot be read or written, or one of them does not wait any longer, or is another one by
     /// now: nothing is approved then.
-    pub fn approve(&self, shown: &[(String, String)]) -> Result<(), PinsError> {
-        self.change(|file| {
+    pub fn approve(&self, shown: &[(String, String)]) -> Result<(), StateError> {
+        self.0.change(|file| {
             for (id, digest) in shown {
                 let Some(held) = file.held.get(id).filter(|held| held.digest == *digest) else {
                     return Err(format!(
@@ -255,9 +223,9 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// [`PinsError`] when the file cannot be read or written, or nothing of this name waits.
-    pub fn deny(&self, id: &str) -> Result<(), PinsError> {
-        self.change(|file| match file.held.get_mut(id) {
+    /// [`StateError`] when the file cannot be read or written, or nothing of this name waits.
+    pub fn deny(&self, id: &str) -> Result<(), StateError> {
+        self.0.change(|file| match file.held.get_mut(id) {
             Some(held) => {
                 held.denied = true;
                 Ok(())
@@ -270,9 +238,9 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// [`PinsError`] when the file cannot be read or written, or nothing is known of it.
-    pub fn forget(&self, source: &str) -> Result<(), PinsError> {
-        self.change(|file| {
+    /// [`StateError`] when the file cannot be read or written, or nothing is known of it.
+    pub fn forget(&self, source: &str) -> Result<(), StateError> {
+        self.0.change(|file| {
             let prefix = format!("{source}/");
             file.held.retain(|id, _| !id.starts_with(&prefix));
             file.upstreams.remove(source).map(|_| ()).ok_or_else(|| format!("no server {source:?} was seen"))
@@ -285,54 +253,9 @@ impl Pins {
         arrivals: &[Arrival<'_>],
         trust: Trust,
         errors: &dyn Fn(&str, &str) -> Vec<String>,
-    ) -> Result<Vec<Judged>, PinsError> {
-        self.change(|file| Ok(arrivals.iter().map(|arrival| file.judge(arrival, trust, errors)).collect()))
+    ) -> Result<Vec<Judged>, StateError> {
+        self.0.change(|file| Ok(arrivals.iter().map(|arrival| file.judge(arrival, trust, errors)).collect()))
     }
-
-    fn error(&self, path: &Path, message: impl Into<String>) -> PinsError {
-        PinsError { path: path.to_owned(), message: message.into() }
-    }
-
-    fn read(&self) -> Result<PinsFile, PinsError> {
-        let path = self.path();
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(PinsFile::default()),
-            Err(error) => return Err(self.error(&path, format!("cannot be read: {error}"))),
-        };
-        let remedy = "put back a copy, or remove it: all servers are then seen for the first time";
-        let file: PinsFile = serde_json::from_slice(&bytes)
-            .map_err(|error| self.error(&path, format!("is not whole ({error}); {remedy}")))?;
-        if file.version != VERSION {
-            return Err(self.error(&path, format!("is of version {}, not {VERSION}; {remedy}", file.version)));
-        }
-        Ok(file)
-    }
-
-    /// Changes the file, as one of several who do.
-    fn change<T>(&self, change: impl FnOnce(&mut PinsFile) -> Result<T, String>) -> Result<T, PinsError> {
-        let path = self.path();
-        let lock = self.folder.join(LOCK);
-        let failed = |error: io::Error| self.error(&lock, format!("cannot be locked: {error}"));
-        let lock = File::options().create(true).append(true).open(&lock).map_err(failed)?;
-        lock.lock().map_err(failed)?;
-        let before = self.read()?;
-        let mut file = before.clone();
-        let changed = change(&mut file).map_err(|message| self.error(&path, message))?;
-        if file != before {
-            let text = serde_json::to_vec_pretty(&file).map_err(|error| self.error(&path, error.to_string()))?;
-            write_for_owner(&path, &text).map_err(|error| self.error(&path, format!("cannot be written: {error}")))?;
-        }
-        Ok(changed)
-    }
-}
-
-/// Writes a file that its owner alone can read.
-fn write_for_owner(path: &Path, text: &[u8]) -> Result<(), store::StoreError> {
-    #[cfg(unix)]
-    return store::write_as(path, text, std::os::unix::fs::PermissionsExt::from_mode(0o600));
-    #[cfg(not(unix))]
-    return store::write(path, text);
 }
 
 impl PinsFile {
@@ -437,8 +360,4 @@ fn way(server: &Server) -> String {
 fn sha256(text: &str) -> String {
     let digits: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{digits}")
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }

@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::{sleep_until, timeout, timeout_at};
 
 use crate::listener::{Asks, Heard};
+use crate::queue::{self, CallQueue, Decision};
 use crate::refusal::{Code, Refusal};
 use crate::results;
 use crate::rounds::Again;
@@ -256,6 +257,28 @@ pub(crate) enum Confirmation {
     Given,
     /// The client is to ask, and to send the call again.
     Later(Box<ElicitRequestParams>),
+    /// The client cannot ask anybody.
+    ByOperator,
+}
+
+/// Has the operator decide about a call whose client cannot ask anybody.
+pub(crate) async fn decide(queue: Option<&CallQueue>, owner: &Owner, call: &ValidCall) -> Result<(), Refusal> {
+    let id = &call.tool().id;
+    let refused = |why: &str| Refusal::new(Code::NotConfirmed, format!("{id} did not run: {why}"));
+    const WHY: &str = "it may do damage, each call of it must be confirmed, and this client cannot ask a person";
+    let Some(queue) = queue.cloned() else { return Err(refused(WHY)) };
+    let asked = queue::Asked::new(owner, call);
+    let decided = tokio::task::spawn_blocking(move || queue.ask(asked)).await;
+    match decided.map_err(|error| error.to_string()).and_then(|decided| decided.map_err(|error| error.to_string())) {
+        Ok(Some((_, Decision::Allowed))) => Ok(()),
+        Ok(Some((_, Decision::Denied))) => Err(refused(DISALLOWED)),
+        Ok(Some((call, Decision::Waits))) => Err(refused(&format!(
+            "{WHY}; it waits for the operator, who may allow it with `picktools approve --call {call}`: tell the user, \
+             and call it again with the same arguments once it is allowed"
+        ))),
+        Ok(None) => Err(refused(&format!("{WHY}, and too many calls wait for the operator"))),
+        Err(error) => Err(refused(&format!("{WHY}, and it cannot wait for the operator: {error}"))),
+    }
 }
 
 /// Asks a person whether a call may run. The text is ours: nothing that an upstream wrote is in it. `answer` is what the
@@ -287,10 +310,7 @@ pub(crate) async fn confirm(
         return Ok(Confirmation::Later(Box::new(request)));
     }
     if !asks(context).person {
-        return Err(refused(
-            "it may do damage, each call of it must be confirmed, and this client cannot ask a person; the operator may say \
-             \"unsafe\": \"allow\" in the settings",
-        ));
+        return Ok(Confirmation::ByOperator);
     }
     let answer = tokio::select! {
         biased;

@@ -70,7 +70,7 @@ impl Rounds {
 }
 
 /// Who calls which tool, as it is defined now, with what.
-fn identity(owner: &Owner, call: &ValidCall) -> [u8; 32] {
+pub(crate) fn identity(owner: &Owner, call: &ValidCall) -> [u8; 32] {
     let tool = call.tool();
     let mut digest = Sha256::new();
     for part in [&*owner.0, &tool.id, &tool.description, &call.arguments().to_string()] {

@@ -29,6 +29,7 @@ async fn calls_searches_lists_sessions_and_upstreams_are_counted() {
         environment: Arc::new(|name: &str| std::env::var_os(name)),
         kept: None,
         pins: None,
+        queue: None,
         meter: counters.clone(),
         share: Share::All,
     });

@@ -827,6 +827,42 @@ fn settings_and_names_that_mislead_are_refused_at_the_start() {
     assert!(stderr(&output).contains("two servers have this name"), "{}", stderr(&output));
 }
 
+#[test]
+fn a_call_waits_for_the_operator_where_the_client_cannot_ask() {
+    let place = Place::faulty();
+    let state = place.path("state").display().to_string();
+    let decide = |arguments: &[&str]| {
+        let output = picktools(&[&["approve", "--state-dir", &state], arguments].concat()).output().expect("it runs");
+        (output.status.success(), stdout(&output), stderr(&output))
+    };
+    let delete = |client: &mut Client, name: &str| client.run("up__delete_everything", json!({"name": name}));
+    let waiting = || {
+        let shown: Value = serde_json::from_str(&decide(&["--json"]).1).expect("JSON");
+        shown["calls"].as_object().expect("calls").clone()
+    };
+    let mut client = place.client(&json!({}));
+    let refusal = delete(&mut client, "orders");
+    assert_eq!(code(&refusal), "not_confirmed");
+    let calls = waiting();
+    let [(id, call)] = &calls.iter().collect::<Vec<_>>()[..] else { panic!("{calls:?}") };
+    assert!(said(&refusal).contains(&format!("picktools approve --call {id}")), "{refusal}");
+    assert!(call["tool"] == "up/delete_everything" && text(&call["shown"]).contains("orders"), "{call}");
+    assert_eq!(code(&delete(&mut client, "orders")), "not_confirmed");
+    assert_eq!(waiting().len(), 1, "the same call waits once");
+    assert!(decide(&["--call", id]).0);
+    assert_eq!(code(&delete(&mut client, "invoices")), "not_confirmed", "another call was not allowed");
+    let mut stranger = place.client(&json!({}));
+    assert_eq!(code(&delete(&mut stranger, "orders")), "not_confirmed", "another caller was not allowed");
+    assert!(place.happened("call").is_empty());
+    assert_eq!(said(&delete(&mut client, "orders")), "1");
+    assert_eq!(code(&delete(&mut client, "orders")), "not_confirmed", "it was good once");
+    let id = waiting().into_iter().find(|(_, call)| text(&call["shown"]).contains("invoices")).expect("it waits").0;
+    assert!(decide(&["--deny-call", &id]).0 && !decide(&["--call", &id]).0, "it was decided");
+    assert!(said(&delete(&mut client, "invoices")).contains("did not allow it"));
+    fs::write(place.path("state/gateway/calls.json"), "{\"version\": 1, \"calls\": {").expect("it is written");
+    assert!(said(&delete(&mut client, "orders")).contains("is not whole"), "a file cut off allows nothing");
+}
+
 /// A server that wants tokens, and what it was asked for them with.
 struct Guarded {
     child: Child,

@@ -1,0 +1,123 @@
+//! A JSON file that several processes read and change.
+
+use std::fs::{self, File};
+use std::io;
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+
+use picktools::store;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Why what gateways keep cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {message}", .path.display())]
+pub struct StateError {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+impl StateError {
+    fn new(path: &Path, message: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), message: message.into() }
+    }
+}
+
+/// A file in a folder that only its owner can read. One that is not whole is an error, never an empty one.
+#[derive(Debug)]
+pub(crate) struct SharedFile<T> {
+    folder: PathBuf,
+    name: &'static str,
+    version: u32,
+    remedy: &'static str,
+    holds: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for SharedFile<T> {
+    fn clone(&self) -> Self {
+        Self { folder: self.folder.clone(), holds: PhantomData, ..*self }
+    }
+}
+
+/// What a file holds, and how it is written.
+#[derive(Clone, PartialEq, Serialize, serde::Deserialize)]
+struct Whole<T> {
+    version: u32,
+    #[serde(flatten)]
+    holds: T,
+}
+
+impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T> {
+    /// A file of a folder, which is made where it is not there.
+    pub(crate) fn open(
+        folder: PathBuf,
+        name: &'static str,
+        version: u32,
+        remedy: &'static str,
+    ) -> Result<Self, StateError> {
+        let failed = |error: io::Error| StateError::new(&folder, format!("cannot be made: {error}"));
+        fs::create_dir_all(&folder).map_err(failed)?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+        }
+        let file = Self { folder, name, version, remedy, holds: PhantomData };
+        file.read()?;
+        Ok(file)
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.join(self.name)
+    }
+
+    /// What is wrong with the file.
+    pub(crate) fn error(&self, message: impl Into<String>) -> StateError {
+        StateError::new(&self.path(), message)
+    }
+
+    pub(crate) fn read(&self) -> Result<T, StateError> {
+        let path = self.path();
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(T::default()),
+            Err(error) => return Err(StateError::new(&path, format!("cannot be read: {error}"))),
+        };
+        let file: Whole<T> = serde_json::from_slice(&bytes)
+            .map_err(|error| StateError::new(&path, format!("is not whole ({error}); {}", self.remedy)))?;
+        if file.version != self.version {
+            let message = format!("is of version {}, not {}; {}", file.version, self.version, self.remedy);
+            return Err(StateError::new(&path, message));
+        }
+        Ok(file.holds)
+    }
+
+    /// Changes the file, as one of several who do.
+    pub(crate) fn change<U>(&self, change: impl FnOnce(&mut T) -> Result<U, String>) -> Result<U, StateError> {
+        let path = self.path();
+        let lock = path.with_extension("lock");
+        let failed = |error: io::Error| StateError::new(&lock, format!("cannot be locked: {error}"));
+        let locked = File::options().create(true).append(true).open(&lock).map_err(failed)?;
+        locked.lock().map_err(failed)?;
+        let before = self.read()?;
+        let mut holds = before.clone();
+        let changed = change(&mut holds).map_err(|message| StateError::new(&path, message))?;
+        if holds != before {
+            let text = serde_json::to_vec_pretty(&Whole { version: self.version, holds })
+                .map_err(|error| StateError::new(&path, error.to_string()))?;
+            write_for_owner(&path, &text)
+                .map_err(|error| StateError::new(&path, format!("cannot be written: {error}")))?;
+        }
+        Ok(changed)
+    }
+}
+
+/// Writes a file that its owner alone can read.
+fn write_for_owner(path: &Path, text: &[u8]) -> Result<(), store::StoreError> {
+    #[cfg(unix)]
+    return store::write_as(path, text, std::os::unix::fs::PermissionsExt::from_mode(0o600));
+    #[cfg(not(unix))]
+    return store::write(path, text);
+}
