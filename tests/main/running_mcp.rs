@@ -287,7 +287,7 @@ async fn tools_of_a_server_over_http_run_and_again_when_it_was_away() {
         let silent = std::process::Stdio::null;
         Started(command.stdout(silent()).stderr(silent()).spawn().expect("it starts"))
     };
-    let way = Way::Http { url: format!("http://127.0.0.1:{port}/mcp"), headers: BTreeMap::new() };
+    let way = Way::Http { url: format!("http://127.0.0.1:{port}/mcp"), headers: BTreeMap::new(), credentials: None };
     let server = Arc::new(McpServer::new(Server { name: "everything".to_owned(), way }));
     let manager = manager(&server, &["echo"], Duration::from_secs(15));
     let says = |message: &'static str| run(&manager, "echo", json!({ "message": message }));
