@@ -656,7 +656,10 @@ fn a_definition_in_which_check_finds_an_error_is_held_from_the_start() {
     let shown = picktools(&["approve", "--state-dir", &state, "--json"]).output().expect("it runs");
     let waiting: Value = serde_json::from_str(&stdout(&shown)).expect("JSON");
     assert_eq!(waiting["definitions"][0]["name"], "up/weather");
-    assert!(waiting["definitions"][0]["findings"][0].as_str().is_some_and(|finding| finding.contains("hidden")), "{waiting}");
+    assert!(
+        waiting["definitions"][0]["findings"][0].as_str().is_some_and(|finding| finding.contains("hidden")),
+        "{waiting}"
+    );
 }
 
 #[test]
