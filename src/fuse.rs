@@ -124,11 +124,13 @@ pub struct RetrieverScores {
     pub scores: Vec<f32>,
     /// The largest score that this request could give to any tool.
     pub ceiling: f32,
+    /// What it says of each tool's source as a whole; `None` where sources tell nothing.
+    pub sources: Option<Vec<f32>>,
 }
 
 impl From<(Retriever, Signal)> for RetrieverScores {
-    fn from((retriever, Signal { scores, ceiling, .. }): (Retriever, Signal)) -> Self {
-        Self { retriever, scores, ceiling }
+    fn from((retriever, Signal { scores, ceiling, sources, .. }): (Retriever, Signal)) -> Self {
+        Self { retriever, scores, ceiling, sources }
     }
 }
 
@@ -158,6 +160,8 @@ pub(crate) struct Part {
     pub(crate) signal: Signal,
     /// What a unit of the signal adds to the value, at this request.
     pub(crate) weight: f32,
+    /// What a unit of what the retriever says of the tool's source adds.
+    pub(crate) source_weight: f32,
 }
 
 /// What a value has gained.
@@ -198,14 +202,21 @@ impl Fused {
         let (best_keyword, ceiling) = keyword.map_or((0.0, 0.0), |(_, signal)| (best_of(signal), signal.ceiling));
         let parts: Vec<Part> = signals
             .into_iter()
-            .map(|(retriever, signal)| Part { retriever, signal, weight: fit.weight(retriever, best_keyword) })
+            .map(|(retriever, signal)| {
+                let weight = fit.weight(retriever, best_keyword);
+                let source_weight = fit.source_weight(retriever, best_keyword);
+                Part { retriever, signal, weight, source_weight }
+            })
             .collect();
         let mut values = vec![0.0; eligibility.tools()];
         match method {
             Fusion::Weighted => {
                 for part in &parts {
-                    let scores = part.signal.scores.iter();
-                    values.iter_mut().zip(scores).for_each(|(value, score)| *value += part.weight * score);
+                    let mut add = |weight: f32, scores: &[f32]| {
+                        values.iter_mut().zip(scores).for_each(|(value, score)| *value += weight * score);
+                    };
+                    add(part.weight, &part.signal.scores);
+                    part.signal.sources.iter().for_each(|sources| add(part.source_weight, sources));
                 }
             }
             Fusion::Rrf { k } => {
@@ -237,8 +248,11 @@ impl Fused {
         let pool = others.into_iter().filter_map(|(retriever, other)| {
             let own = &self.parts.iter().find(|part| part.retriever == retriever)?.signal;
             let scores = own.scores.iter().chain(&other.scores).copied().collect();
-            let signal =
-                Signal { scores, floor: other.floor, ceiling: own.ceiling.max(other.ceiling), context: other.context };
+            // Each of the others stands for itself.
+            let theirs = other.sources.as_ref().unwrap_or(&other.scores);
+            let sources = own.sources.as_ref().map(|own| own.iter().chain(theirs).copied().collect());
+            let ceiling = own.ceiling.max(other.ceiling);
+            let signal = Signal { scores, floor: other.floor, ceiling, context: other.context, sources };
             Some((retriever, signal))
         });
         let behind = theirs.admitted().map(|other| ToolId::from_index(tools + other.index()));
@@ -246,7 +260,10 @@ impl Fused {
         let eligibility = Eligibility::only(&admitted, tools + theirs.tools());
         let mut fused = Self::new(pool.collect(), Fusion::Weighted, &eligibility);
         fused.values.drain(..tools);
-        fused.parts.iter_mut().for_each(|part| drop(part.signal.scores.drain(..tools)));
+        for part in &mut fused.parts {
+            part.signal.scores.drain(..tools);
+            part.signal.sources.iter_mut().for_each(|sources| drop(sources.drain(..tools)));
+        }
         fused
     }
 
@@ -378,7 +395,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn signal(scores: &[f32], floor: f32, ceiling: f32) -> Signal {
-        Signal { scores: scores.to_vec(), floor, ceiling, context: None }
+        Signal { scores: scores.to_vec(), floor, ceiling, context: None, sources: None }
     }
 
     fn naive_ranks(scores: &[f32], admitted: &[ToolId], floor: f32) -> Vec<Option<usize>> {

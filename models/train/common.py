@@ -446,6 +446,46 @@ def document(t):
     return f"{n}: {d}" if d else ", ".join([n, *t.get("tags", [])])
 
 
+#: The folds of written servers that a model leaves out together with a fold of the sets.
+WRITTEN_FOLDS = {1: (1, 4), 2: (2, 5), 3: (3,)}
+#: Servers written for this project that no fold scores.
+OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "written")
+
+
+def written_servers(folder):
+    """The written servers, those of no fold too."""
+    for f in [f"{folder}/servers.jsonl", *sorted(glob.glob(f"{OWN}/*.jsonl"))]:
+        for l in open(f, encoding="utf-8"):
+            s = json.loads(l)
+            yield {"fold": 0, "id": s["server"]} | s
+
+
+def written_tools(servers):
+    """The tools of some servers by their ids, SERVER-ID/name."""
+    return {f"{s['id']}/{t['name']}": t | {"server": s["id"]} for s in servers for t in s["tools"]}
+
+
+def written_requests(folder, without):
+    """Requests to the written servers and tasks over several of them, each with its tools; none of the folds `without`."""
+    servers = [s for s in written_servers(folder) if s["fold"] not in without]
+    tools = written_tools(servers)
+    for s in servers:
+        for r in s["requests"]:
+            yield r["q"], [tools[f"{s['id']}/{n}"] for n in r["tools"]]
+    for l in open(f"{folder}/tasks.jsonl", encoding="utf-8"):
+        r = json.loads(l)
+        if all(x in tools for x in r["tools"]):
+            yield r["text"], [tools[x] for x in r["tools"]]
+
+
+def written_set(folder, fold):
+    """One fold of written servers as one catalog, as `load_set` has it; requests that nothing serves are left out."""
+    servers = [s for s in written_servers(folder) if s["fold"] == fold]
+    at = {x: i for i, x in enumerate(written_tools(servers))}
+    asked = [(r["q"], {at[f"{s['id']}/{n}"]: 1 for n in r["tools"]}) for s in servers for r in s["requests"] if r["tools"]]
+    return [document(t) for t in written_tools(servers).values()], [q for q, _ in asked], [r for _, r in asked]
+
+
 def load_set(bench, s):
     """Documents, requests, and for each request its judged documents (index -> grade) of one benchmark set."""
     t = [json.loads(l) for l in open(f"{bench}/{s}/tools.jsonl", encoding="utf-8")]

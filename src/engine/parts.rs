@@ -63,13 +63,13 @@ pub(super) fn parts<'q>(
         let mut signals = Signals::new();
         let mut terms = Vec::new();
         if request.mode.uses_keyword() {
-            let (found, signal) = retrieve::keyword(&index.keyword, query_terms(&[text]), 1, index.catalog.len())?;
+            let (found, signal) = retrieve::keyword(index, query_terms(&[text]), 1)?;
             signals.push((Retriever::Keyword, signal));
             terms = found;
         }
         if let Some(cosines) = &cosines {
             let scores = cosines.column(place).to_vec();
-            signals.push((Retriever::Static, Signal::cosines(scores)));
+            signals.push((Retriever::Static, Signal::cosines(scores, index)));
         }
         Ok(Part { text, terms, fused: Fused::new(signals, Fusion::Weighted, request.rankable()) })
     });

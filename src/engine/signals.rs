@@ -78,7 +78,7 @@ pub(super) fn plain_signals(index: &Index, query: &Query, mode: Mode) -> Result<
     for vectors in models(index, mode) {
         let embedded = Vectors::embed_query(vectors.embedder().as_ref(), query, Deadline::at(None));
         let embedded = embedded.map_err(|error| error.to_string())?;
-        signals.add_semantic(vectors, &embedded);
+        signals.add_semantic(index, vectors, &embedded);
     }
     Ok((found, signals.mix()))
 }
@@ -98,7 +98,7 @@ impl BothSignals {
             if terms.is_empty() {
                 return Ok(None);
             }
-            let (found, signal) = retrieve::keyword(&index.keyword, terms, sentences.len(), index.catalog.len())?;
+            let (found, signal) = retrieve::keyword(index, terms, sentences.len())?;
             signals.push((Retriever::Keyword, signal));
             Ok(Some(found))
         };
@@ -107,9 +107,9 @@ impl BothSignals {
         Ok(found.or(of_all.map(|_| Vec::new())))
     }
 
-    fn add_semantic(&mut self, vectors: &Vectors, embedded: &RequestVectors) {
+    fn add_semantic(&mut self, index: &Index, vectors: &Vectors, embedded: &RequestVectors) {
         let retriever = Retriever::of(vectors.embedder().as_ref());
-        let signal = |rows| (retriever, retrieve::semantic(vectors, rows));
+        let signal = |rows| (retriever, retrieve::semantic(index, vectors, rows));
         self.request.extend(embedded.request.as_ref().map(signal));
         self.conversation.extend(embedded.conversation.as_ref().map(signal));
     }
@@ -161,7 +161,7 @@ fn semantic(request: &Request<'_>, embeddings: &mut Embeddings, signals: &mut Bo
     let mut failure = request.index.left_out.clone();
     for vectors in models {
         match embeddings.of(vectors, request) {
-            Ok(embedded) => signals.add_semantic(vectors, embedded),
+            Ok(embedded) => signals.add_semantic(request.index, vectors, embedded),
             Err(reason) => failure = Some(reason.clone()),
         }
     }

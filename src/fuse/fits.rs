@@ -7,6 +7,8 @@ use super::Retriever;
 pub(super) struct Fit {
     /// What a unit of each signal adds to the value; of the semantic ones, before softening.
     value: Weights,
+    /// What a unit of what each retriever says of the tool's source adds; of the semantic ones, before softening.
+    sources: Weights,
     /// How fast the semantic signals lose weight: at a best keyword score of `b`, they have `1 / (1 + softening * b)`.
     softening: f32,
     pub(super) relevance: Relevance,
@@ -57,40 +59,48 @@ impl Fit {
     /// Returns what a unit of the retriever's signal adds to the value, at a request whose best keyword score is
     /// `best_keyword`.
     pub(super) fn weight(&self, retriever: Retriever, best_keyword: f32) -> f32 {
-        let softened = match retriever {
+        self.value.of(retriever) * self.softened(retriever, best_keyword)
+    }
+
+    /// Returns what a unit of what the retriever says of the tool's source adds.
+    pub(super) fn source_weight(&self, retriever: Retriever, best_keyword: f32) -> f32 {
+        self.sources.of(retriever) * self.softened(retriever, best_keyword)
+    }
+
+    fn softened(&self, retriever: Retriever, best_keyword: f32) -> f32 {
+        match retriever {
             Retriever::Keyword => 1.0,
             Retriever::Static | Retriever::Model => 1.0 / (1.0 + self.softening * best_keyword),
-        };
-        self.value.of(retriever) * softened
+        }
     }
 }
 
 /// Numbers in the order in which [`Fit`] and its parts name them.
-const fn fit(value: [f32; 3], softening: f32, relevance: [f32; 4], answerable: [f32; 5]) -> Fit {
+const fn fit(value: [f32; 3], sources: [f32; 3], softening: f32, relevance: [f32; 4], answerable: [f32; 5]) -> Fit {
     let [distance, of_answerable, crowd, intercept] = relevance;
     let relevance = Relevance { distance, answerable: of_answerable, crowd, intercept };
     let [keyword, static_model, model, coverage, intercept] = answerable;
     let answerable = Answerable { signals: Weights([keyword, static_model, model]), coverage, intercept };
-    Fit { value: Weights(value), softening, relevance, answerable }
+    Fit { value: Weights(value), sources: Weights(sources), softening, relevance, answerable }
 }
 
 /// One set for each combination of retrievers, at one less than the sum of `1 << retriever`.
 #[rustfmt::skip]
 static FITS: [Fit; 7] = [
     // keyword
-    fit([0.5114, 0.0000, 0.0000], 0.0000, [0.3735, 0.6029, -1.5001, -0.5730], [0.0387, 0.0000, 0.0000, 3.5663, -0.2966]),
+    fit([0.5114, 0.0000, 0.0000], [0.3000, 0.0000, 0.0000], 0.0000, [0.3735, 0.6029, -1.5001, -0.5730], [0.0387, 0.0000, 0.0000, 3.5663, -0.2966]),
     // static
-    fit([0.0000, 24.7405, 0.0000], 0.0000, [0.7238, 0.5761, -1.8516, 0.3800], [0.0000, 4.1489, 0.0000, 0.0000, -0.9173]),
+    fit([0.0000, 24.7405, 0.0000], [0.0000, 10.0000, 0.0000], 0.0000, [0.7238, 0.5761, -1.8516, 0.3800], [0.0000, 4.1489, 0.0000, 0.0000, -0.9173]),
     // keyword, static
-    fit([0.2036, 26.8051, 0.0000], 0.0641, [0.7403, 0.4778, -1.8867, 0.6776], [0.0292, 1.9968, 0.0000, 3.1455, -1.0495]),
+    fit([0.2036, 26.8051, 0.0000], [0.3000, 10.0000, 0.0000], 0.0641, [0.7403, 0.4778, -1.8867, 0.6776], [0.0292, 1.9968, 0.0000, 3.1455, -1.0495]),
     // model
-    fit([0.0000, 0.0000, 25.3861], 0.0000, [0.7878, 0.4776, -1.9826, 0.8158], [0.0000, 0.0000, 5.3312, 0.0000, -1.3995]),
+    fit([0.0000, 0.0000, 25.3861], [0.0000, 0.0000, 10.0000], 0.0000, [0.7878, 0.4776, -1.9826, 0.8158], [0.0000, 0.0000, 5.3312, 0.0000, -1.3995]),
     // keyword, model
-    fit([0.1462, 0.0000, 29.8935], 0.0429, [0.8149, 0.4377, -2.0014, 1.0124], [0.0239, 0.0000, 3.2907, 2.8226, -1.4623]),
+    fit([0.1462, 0.0000, 29.8935], [0.3000, 0.0000, 10.0000], 0.0429, [0.8149, 0.4377, -2.0014, 1.0124], [0.0239, 0.0000, 3.2907, 2.8226, -1.4623]),
     // static, model
-    fit([0.0000, 7.3006, 19.3131], 0.0000, [0.7672, 0.4606, -1.9540, 0.8292], [0.0000, 0.8730, 4.5617, 0.0000, -1.4462]),
+    fit([0.0000, 7.3006, 19.3131], [0.0000, 10.0000, 10.0000], 0.0000, [0.7672, 0.4606, -1.9540, 0.8292], [0.0000, 0.8730, 4.5617, 0.0000, -1.4462]),
     // keyword, static, model
-    fit([0.1313, 6.9145, 26.0372], 0.0460, [0.8256, 0.4056, -1.9974, 1.0850], [0.0243, -0.0820, 3.2930, 2.8317, -1.4270]),
+    fit([0.1313, 6.9145, 26.0372], [0.3000, 10.0000, 10.0000], 0.0460, [0.8256, 0.4056, -1.9974, 1.0850], [0.0243, -0.0820, 3.2930, 2.8317, -1.4270]),
 ];
 
 #[cfg(test)]

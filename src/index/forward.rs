@@ -6,6 +6,8 @@
 //! Whoever writes a tool can find two words of one hash; all that this gives is that the tool seems to hold a word that
 //! it could as well have held. The inverted index, which ranks, knows terms by their letters.
 
+use std::ops::Range;
+
 use crate::text::Field;
 
 const _: () = assert!(Field::ALL.len() <= u8::BITS as usize, "a field has a bit");
@@ -56,6 +58,12 @@ impl ForwardIndex {
         self.ends.push(self.keys.len());
     }
 
+    /// Returns the terms of a tool, and how often it holds each.
+    pub(super) fn terms(&self, tool: usize) -> impl Iterator<Item = (TermKey, u32)> {
+        let held = self.held(tool);
+        self.keys[held.clone()].iter().copied().zip(self.frequencies[held].iter().copied())
+    }
+
     /// Returns how often a tool holds a term, and in which fields, in the order in which they are reported.
     pub(super) fn find(&self, tool: usize, term: TermKey) -> Option<(u32, Vec<Field>)> {
         let at = self.place(tool, term)?;
@@ -64,13 +72,17 @@ impl ForwardIndex {
     }
 
     fn place(&self, tool: usize, term: TermKey) -> Option<usize> {
-        let start = tool.checked_sub(1).map_or(0, |before| self.ends[before]);
-        Some(start + self.keys[start..self.ends[tool]].binary_search(&term).ok()?)
+        let held = self.held(tool);
+        Some(held.start + self.keys[held].binary_search(&term).ok()?)
+    }
+
+    fn held(&self, tool: usize) -> Range<usize> {
+        tool.checked_sub(1).map_or(0, |before| self.ends[before])..self.ends[tool]
     }
 }
 
 /// What a term is known by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct TermKey(u64);
 
 impl TermKey {

@@ -11,6 +11,7 @@ mod keyword;
 mod optional;
 mod postings;
 mod segment;
+mod sources;
 mod twins;
 mod vectors;
 
@@ -23,6 +24,7 @@ use serde::Serialize;
 use self::copies::Copies;
 use self::optional::Coming;
 use self::segment::{Segment, Segments};
+use self::sources::Sources;
 pub use error::IndexError;
 pub(crate) use keyword::{IndexedTerm, KeywordIndex};
 pub(crate) use optional::{Optional, Source};
@@ -65,6 +67,8 @@ pub(crate) struct Index {
     pub(crate) twins: Twins,
     pub(crate) copies: Copies,
     pub(crate) keyword: KeywordIndex,
+    /// What the tools of each source say together, where sources tell something.
+    pub(crate) sources: Option<Sources>,
     /// One a model; the last one is the model that was chosen.
     pub(crate) vectors: Vec<Vectors>,
     /// Why the optional model is not among them.
@@ -129,8 +133,9 @@ impl Index {
         let policies = PolicyTable::new(&catalog);
         let twins = Twins::new(&segments);
         let copies = Copies::new(&catalog);
+        let sources = Sources::new(&catalog, &segments);
         let keyword = KeywordIndex::new(segments)?;
-        Ok(Self { catalog, names, policies, twins, copies, keyword, vectors, left_out: None, cache })
+        Ok(Self { catalog, names, policies, twins, copies, keyword, sources, vectors, left_out: None, cache })
     }
 
     /// As [`build`](Self::build), in segments that end at `cuts`; without a cache.

@@ -2,22 +2,24 @@
 
 use super::Signal;
 use super::terms::{FoundTerm, QueryTerm};
-use crate::index::{IndexError, KeywordIndex};
+use crate::index::{Index, IndexError};
 
-/// Scores `tools` tools by BM25 over the distinct terms of a request of `sentences` sentences, and returns the terms
+/// Scores the tools by BM25 over the distinct terms of a request of `sentences` sentences, and returns the terms
 /// that there are.
 pub(crate) fn keyword(
-    index: &KeywordIndex,
+    index: &Index,
     terms: Vec<QueryTerm>,
     sentences: usize,
-    tools: usize,
 ) -> Result<(Vec<FoundTerm>, Signal), IndexError> {
-    let found = FoundTerm::all(index, terms)?;
+    let tools = index.catalog.len();
+    let words = || terms.iter().map(|term| (term.term.as_str(), term.kind));
+    let sources = index.sources.as_ref().map(|sources| sources.keyword(words()));
+    let found = FoundTerm::all(&index.keyword, terms)?;
     let mut whole = vec![0.0; tools];
     let mut by_sentence = vec![vec![0.0; tools]; if sentences > 1 { sentences } else { 0 }];
     for FoundTerm { query, indexed } in &found {
         let own: Vec<usize> = query.sentences().filter(|&sentence| sentence < by_sentence.len()).collect();
-        index.contributions(indexed, |tool, contribution| {
+        index.keyword.contributions(indexed, |tool, contribution| {
             whole[tool] += contribution;
             own.iter().for_each(|&sentence| by_sentence[sentence][tool] += contribution);
         })?;
@@ -30,5 +32,5 @@ pub(crate) fn keyword(
         whole.iter_mut().zip(best).for_each(|(whole, best)| *whole = f32::midpoint(*whole, best));
     }
     let ceiling = found.iter().map(|term| term.indexed.weight).sum();
-    Ok((found, Signal { scores: whole, floor: 0.0, ceiling, context: None }))
+    Ok((found, Signal { scores: whole, floor: 0.0, ceiling, context: None, sources }))
 }

@@ -13,6 +13,7 @@ pub(crate) use semantic::semantic;
 pub(crate) use terms::{FoundTerm, QueryTerm, query_terms};
 
 use crate::access::Eligibility;
+use crate::index::Index;
 use crate::ranking::{Candidate, ToolId};
 
 /// What one retriever says of every tool.
@@ -26,22 +27,34 @@ pub(crate) struct Signal {
     pub(crate) ceiling: f32,
     /// By how much what was said before changes each score; `None` where the request stands alone.
     pub(crate) context: Option<Vec<f32>>,
+    /// What it says of each tool's source as a whole; `None` where sources tell nothing.
+    pub(crate) sources: Option<Vec<f32>>,
 }
 
 impl Signal {
     /// Makes a signal of a request's cosine similarities to the tools.
-    pub(crate) fn cosines(scores: Vec<f32>) -> Self {
-        Self { scores, floor: f32::NEG_INFINITY, ceiling: 1.0, context: None }
+    pub(crate) fn cosines(scores: Vec<f32>, index: &Index) -> Self {
+        let sources = index.sources.as_ref().map(|sources| sources.mean(&scores));
+        Self { scores, floor: f32::NEG_INFINITY, ceiling: 1.0, context: None, sources }
     }
 
     /// Mixes what a retriever says of a request, if anything, with what it says of the conversation, whose share is
     /// `share`.
     pub(crate) fn mixed(request: Option<Self>, conversation: Self, share: f32) -> Self {
-        let silent = || Self { scores: vec![0.0; conversation.scores.len()], ceiling: 0.0, ..conversation.clone() };
+        let zeros = || vec![0.0; conversation.scores.len()];
+        let silent = || Self {
+            scores: zeros(),
+            ceiling: 0.0,
+            sources: conversation.sources.as_ref().map(|_| zeros()),
+            ..conversation.clone()
+        };
         let mut request = request.unwrap_or_else(silent);
         let both = request.scores.iter().zip(&conversation.scores);
         let changes: Vec<f32> = both.map(|(own, whole)| share * (whole - own)).collect();
         request.scores.iter_mut().zip(&changes).for_each(|(score, change)| *score += change);
+        if let (Some(own), Some(whole)) = (&mut request.sources, &conversation.sources) {
+            own.iter_mut().zip(whole).for_each(|(own, whole)| *own += share * (whole - *own));
+        }
         request.ceiling += share * (conversation.ceiling - request.ceiling);
         Self { context: Some(changes), ..request }
     }

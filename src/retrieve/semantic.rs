@@ -3,10 +3,10 @@
 use ndarray::{Array2, ArrayView1};
 
 use super::Signal;
-use crate::index::Vectors;
+use crate::index::{Index, Vectors};
 
 /// Scores every tool by its cosine similarity to a request's unit vectors: the whole request's, then each sentence's.
-pub(crate) fn semantic(vectors: &Vectors, request: &Array2<f32>) -> Signal {
+pub(crate) fn semantic(index: &Index, vectors: &Vectors, request: &Array2<f32>) -> Signal {
     let cosines = vectors.scores(request);
     let scores = if request.nrows() == 1 {
         cosines.into_iter().collect()
@@ -16,5 +16,5 @@ pub(crate) fn semantic(vectors: &Vectors, request: &Array2<f32>) -> Signal {
         };
         cosines.rows().into_iter().map(half_best).collect()
     };
-    Signal::cosines(scores)
+    Signal::cosines(scores, index)
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
+use std::iter;
 use std::path::Path;
 
 use anyhow::Context;
@@ -11,12 +12,16 @@ use picktools::engine::Retriever;
 use picktools::eval::{QuerySet, write_atomically};
 use picktools::{Engine, PickOptions};
 
-/// Writes to `folder`: `RETRIEVER.npy` with a score for each query and tool, `ceiling.npy` with the largest keyword score
+/// What the file of what a retriever says of sources is called after the retriever.
+const SOURCES: &str = "-sources";
+
+/// Writes to `folder`: `RETRIEVER.npy` with a score for each query and tool, `RETRIEVER-sources.npy` with one for the tool's
+/// source where sources tell something, `ceiling.npy` with the largest keyword score
 /// that each query could give where the mode has keywords, and `ids.json` with the ids of the tools and of the queries.
 pub(super) fn write(folder: &Path, engine: &Engine, queries: &QuerySet, options: &PickOptions) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let tools = engine.catalog().tools();
-    let mut arrays: Vec<(&str, NpyFile)> = Vec::new();
+    let mut arrays: Vec<(String, NpyFile)> = Vec::new();
     let mut ceilings = Vec::new();
     let bar = progress_bar("writing signals");
     bar.set_length(queries.len() as u64);
@@ -28,16 +33,24 @@ pub(super) fn write(folder: &Path, engine: &Engine, queries: &QuerySet, options:
                 ceilings.resize(row, 0.0);
                 ceilings.push(signal.ceiling);
             }
-            if !arrays.iter().any(|(known, _)| *known == name) {
-                let mut file = NpyFile::create(&folder.join(format!("{name}.npy")), &[queries.len(), tools.len()])?;
-                // A retriever that had nothing to say of the queries so far.
-                file.write(&vec![0.0; row * tools.len()])?;
-                arrays.push((name, file));
+            let of_sources = signal.sources.as_ref().map(|_| format!("{name}{SOURCES}"));
+            for name in iter::once(name.to_owned()).chain(of_sources) {
+                if !arrays.iter().any(|(known, _)| *known == name) {
+                    let mut file = NpyFile::create(&folder.join(format!("{name}.npy")), &[queries.len(), tools.len()])?;
+                    // A retriever that had nothing to say of the queries so far.
+                    file.write(&vec![0.0; row * tools.len()])?;
+                    arrays.push((name, file));
+                }
             }
         }
         for (name, file) in &mut arrays {
-            match signals.iter().find(|signal| signal.retriever.name() == *name) {
-                Some(signal) => file.write(&signal.scores)?,
+            let (retriever, of_sources) = match name.strip_suffix(SOURCES) {
+                Some(retriever) => (retriever, true),
+                None => (&**name, false),
+            };
+            let signal = signals.iter().find(|signal| signal.retriever.name() == retriever);
+            match signal.and_then(|signal| if of_sources { signal.sources.as_ref() } else { Some(&signal.scores) }) {
+                Some(scores) => file.write(scores)?,
                 None => file.write(&vec![0.0; tools.len()])?,
             }
         }
@@ -48,7 +61,7 @@ pub(super) fn write(folder: &Path, engine: &Engine, queries: &QuerySet, options:
         ceilings.resize(queries.len(), 0.0);
         let mut file = NpyFile::create(&folder.join("ceiling.npy"), &[queries.len()])?;
         file.write(&ceilings)?;
-        arrays.push(("ceiling", file));
+        arrays.push(("ceiling".to_owned(), file));
     }
     for (name, file) in arrays {
         file.finish().with_context(|| format!("cannot write {name}.npy to {}", folder.display()))?;

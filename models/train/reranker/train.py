@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from common import *
-from encoder import *
+from jax_encoder import *
 
 REQUEST_CUT, TOOL_CUT = 32, 48
 WINDOW, DEPTH, DEV = 20, 30, 120
