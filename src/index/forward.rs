@@ -58,10 +58,9 @@ impl ForwardIndex {
         self.ends.push(self.keys.len());
     }
 
-    /// Returns the terms of a tool, and how often it holds each.
-    pub(super) fn terms(&self, tool: usize) -> impl Iterator<Item = (TermKey, u32)> {
-        let held = self.held(tool);
-        self.keys[held.clone()].iter().copied().zip(self.frequencies[held].iter().copied())
+    /// Returns the terms of a tool, each once.
+    pub(super) fn terms(&self, tool: usize) -> &[TermKey] {
+        &self.keys[self.held(tool)]
     }
 
     /// Returns how often a tool holds a term, and in which fields, in the order in which they are reported.

@@ -2,8 +2,9 @@
 //!
 //! A request often tells whose tool it wants more clearly than which. Its words are those of a trade, and they stand in
 //! the other tools of the source that serves that trade: "the fourth heat needs its lanes" says little of
-//! `publish_start_list`, and much of a swimming club. So each source is one more document: by BM25 it has the words of
-//! its name and of all of its tools, and by meaning the mean of what its tools are.
+//! `publish_start_list`, and much of a swimming club. So each source is one more document. Its words are those of its
+//! name and of its tools, each as often as tools have it, in whatever field: a trade shows in what parameters are said
+//! to be as well as in names. Its meaning is the mean of what its tools are.
 //!
 //! A tool without a source, or of one so large that it is a collection and no service, stands for itself. What an
 //! untrusted source calls itself joins it to no trusted one.
@@ -11,17 +12,16 @@
 use foldhash::{HashMap, HashMapExt};
 
 use super::forward::TermKey;
-use super::postings::{WEIGHT_UNIT, repeats};
 use super::segment::Segments;
 use crate::catalog::Catalog;
-use crate::text::{Analyzer, Field, TermKind};
+use crate::text::{Analyzer, TermKind};
 
 /// A source of more tools is a collection.
 const MAX_TOOLS: usize = 500;
-/// BM25's term-frequency saturation, in units of whole (not halved) field weights.
-const K1: f32 = 1.6;
+/// BM25's term-frequency saturation. `docs/results.md` has what else was tried.
+const K1: f32 = 0.6;
 /// BM25's length normalisation.
-const B: f32 = 0.7;
+const B: f32 = 0.75;
 /// What a pair of words counts beside a word.
 const PAIR_WEIGHT: f32 = 0.25;
 
@@ -33,7 +33,7 @@ pub(crate) struct Sources {
     sizes: Vec<u32>,
     /// BM25's denominator without the term frequency, by source.
     norms: Vec<f32>,
-    /// The sources that hold a term, ascending, and how often.
+    /// The sources that hold a term, ascending, and how many of their tools do; the name of a source counts as one more.
     postings: HashMap<TermKey, Vec<(u32, u32)>>,
 }
 
@@ -41,60 +41,55 @@ impl Sources {
     /// Puts the tools of each source together; `None` where sources tell nothing: there is one, or most tools stand for
     /// themselves.
     pub(super) fn new(catalog: &Catalog, segments: &Segments) -> Option<Self> {
-        let mut sizes_by_name: HashMap<(&str, bool), usize> = HashMap::new();
         let name = |tool| {
             let tool = catalog.tool(tool);
             tool.source.as_deref().map(|source| (source, tool.untrusted))
         };
+        let mut tools_of: HashMap<(&str, bool), usize> = HashMap::new();
         for name in catalog.ids().filter_map(name) {
-            *sizes_by_name.entry(name).or_default() += 1;
+            *tools_of.entry(name).or_default() += 1;
         }
-        let shared = |name: &(&str, bool)| (2..=MAX_TOOLS).contains(&sizes_by_name[name]);
-        let together = catalog.ids().filter_map(name).filter(shared).count();
-        if 2 * together < catalog.len() {
+        let is_shared = |name: &(&str, bool)| (2..=MAX_TOOLS).contains(&tools_of[name]);
+        let together = catalog.ids().filter_map(name).filter(is_shared).count();
+        if together == 0 || 2 * together < catalog.len() {
             return None;
         }
-        let mut numbers: HashMap<(&str, bool), u32> = HashMap::new();
-        let (mut of, mut sizes, mut lengths) = (Vec::with_capacity(catalog.len()), Vec::new(), Vec::new());
-        let mut postings: HashMap<TermKey, Vec<(u32, u32)>> = HashMap::new();
-        let mut count = |source: u32, key: TermKey, frequency: u32| {
-            let held = postings.entry(key).or_default();
-            match held.binary_search_by_key(&source, |(source, _)| *source) {
-                Ok(place) => held[place].1 += frequency,
-                Err(place) => held.insert(place, (source, frequency)),
-            }
-        };
+        let mut sources: Vec<Terms> = Vec::new();
+        let mut numbers: HashMap<(&str, bool), usize> = HashMap::new();
         let mut analyzer = Analyzer::new();
+        let mut of = Vec::with_capacity(catalog.len());
         for tool in catalog.ids() {
-            let name = name(tool).filter(shared);
+            let name = name(tool).filter(is_shared);
             let known = name.and_then(|name| numbers.get(&name).copied());
             let source = known.unwrap_or_else(|| {
-                let source = u32::try_from(sizes.len()).expect("there are no more sources than tools");
-                sizes.push(0);
-                lengths.push(0);
+                let mut terms = Terms::default();
                 if let Some(name) = name {
-                    numbers.insert(name, source);
-                    analyzer
-                        .terms(name.0, |term| count(source, TermKey::of(term.term), u32::from(repeats(Field::Name))));
+                    numbers.insert(name, sources.len());
+                    analyzer.terms(name.0, |term| terms.add(TermKey::of(term.term)));
                 }
-                source
+                sources.push(terms);
+                sources.len() - 1
             });
-            of.push(source);
-            sizes[source as usize] += 1;
             let (segment, place) = segments.find(tool);
-            lengths[source as usize] += segment.postings.lengths[place];
-            segment.postings.forward.terms(place).for_each(|(key, frequency)| count(source, key, frequency));
+            segment.postings.forward.terms(place).iter().for_each(|&term| sources[source].add(term));
+            sources[source].tools += 1;
+            of.push(u32::try_from(source).ok()?);
         }
-        if sizes.len() < 2 {
+        if sources.len() < 2 {
             return None;
         }
-        // Whole numbers have one sum, in whatever order they are added up.
-        let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
-        let average = (total as f32 * WEIGHT_UNIT / lengths.len() as f32).max(1.0);
-        let norm = |length: &u32| K1 * (1.0 - B + B * (*length as f32 * WEIGHT_UNIT) / average);
-        Some(Self { of, sizes, norms: lengths.iter().map(norm).collect(), postings })
+        let average = sources.iter().map(|source| source.length).sum::<u32>() as f32 / sources.len() as f32;
+        let norm = |source: &Terms| K1 * (1.0 - B + B * source.length as f32 / average.max(1.0));
+        let norms = sources.iter().map(norm).collect();
+        let sizes = sources.iter().map(|source| source.tools).collect();
+        let mut postings: HashMap<TermKey, Vec<(u32, u32)>> = HashMap::new();
+        for (source, terms) in (0..).zip(sources) {
+            for (term, tools) in terms.counts {
+                postings.entry(term).or_default().push((source, tools));
+            }
+        }
+        Some(Self { of, sizes, norms, postings })
     }
-
     /// Returns the BM25 score of each tool's source for the terms of a request.
     pub(crate) fn keyword<'a>(&self, terms: impl Iterator<Item = (&'a str, TermKind)>) -> Vec<f32> {
         let mut scores = vec![0.0; self.sizes.len()];
@@ -102,10 +97,9 @@ impl Sources {
             let Some(held) = self.postings.get(&TermKey::of(term)) else { continue };
             let idf = (1.0 + self.sizes.len() as f32 / held.len() as f32).ln();
             let share = if kind == TermKind::Pair { PAIR_WEIGHT } else { 1.0 };
-            for &(source, frequency) in held {
-                let frequency = frequency as f32 * WEIGHT_UNIT;
-                let norm = self.norms[source as usize];
-                scores[source as usize] += share * idf * (K1 + 1.0) * frequency / (frequency + norm);
+            for &(source, tools) in held {
+                let (source, tools) = (source as usize, tools as f32);
+                scores[source] += share * idf * (K1 + 1.0) * tools / (tools + self.norms[source]);
             }
         }
         self.by_tool(&scores)
@@ -121,5 +115,21 @@ impl Sources {
 
     fn by_tool(&self, scores: &[f32]) -> Vec<f32> {
         self.of.iter().map(|&source| scores[source as usize]).collect()
+    }
+}
+
+/// The words of one source.
+#[derive(Default)]
+struct Terms {
+    tools: u32,
+    counts: HashMap<TermKey, u32>,
+    /// The sum of the counts.
+    length: u32,
+}
+
+impl Terms {
+    fn add(&mut self, term: TermKey) {
+        *self.counts.entry(term).or_default() += 1;
+        self.length += 1;
     }
 }
