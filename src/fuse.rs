@@ -279,7 +279,7 @@ impl Fused {
         let Fit { answerable, relevance, .. } = self.fit;
         let of_best = |part: &Part| best.map_or(0.0, |best| part.signal.of(best.tool));
         let signals: f32 = self.parts.iter().map(|part| answerable.signals.of(part.retriever) * of_best(part)).sum();
-        let evidence = signals + answerable.coverage * coverage + answerable.intercept;
+        let evidence = signals + answerable.coverage * coverage + answerable.crowd * crowd + answerable.intercept;
         self.answerable = if best.is_some_and(|best| self.matched(best.tool)) { logistic(evidence) } else { 0.0 };
         self.offset = relevance.answerable * evidence + relevance.crowd * crowd - relevance.distance * best_value
             + relevance.intercept;
@@ -322,6 +322,13 @@ impl Fused {
         let quick: Vec<Retriever> = quick.collect();
         let fit = Fit::of(&quick);
         quick.into_iter().map(|retriever| (retriever, fit.weight(retriever, self.best_keyword))).collect()
+    }
+
+    /// Returns what the tool's source adds to its value, where sources tell something.
+    pub(crate) fn of_source(&self, tool: ToolId) -> Option<f32> {
+        let parts = self.parts.iter().filter(|_| self.method == Fusion::Weighted);
+        let gains = parts.filter_map(|part| Some(part.source_weight * part.signal.sources.as_ref()?[tool.index()]));
+        gains.reduce(|sum, gain| sum + gain)
     }
 
     /// Returns what a retriever says, where it was asked.

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 pub use self::provenance::{
     CalledTogether, CoverEvidence, FusionEvidence, FusionPart, KeywordEvidence, PriorEvidence, Provenance,
-    RerankEvidence, SemanticEvidence, TermEvidence, WordEvidence,
+    RerankEvidence, SemanticEvidence, SourceEvidence, TermEvidence, WordEvidence,
 };
 pub use self::stages::{Degraded, Stage, StageReport, StageStatus, Timings};
 use crate::access::IneligibleReason;

@@ -28,7 +28,8 @@ use crate::retrieve::FoundTerm;
 use crate::select::{Decision, Fate, Refused, picks};
 use crate::selection::{
     AskedBy, CalledTogether, Considered, CoverEvidence, Definition, DropReason, Dropped, FusionEvidence, FusionPart,
-    Ineligible, IneligibleTool, KeywordEvidence, Pick, PriorEvidence, Provenance, SemanticEvidence, TermEvidence,
+    Ineligible, IneligibleTool, KeywordEvidence, Pick, PriorEvidence, Provenance, SemanticEvidence, SourceEvidence,
+    TermEvidence,
 };
 use crate::sequences::Gain;
 
@@ -47,6 +48,8 @@ pub(super) struct Explainer<'a> {
     parts: &'a [Part<'a>],
     /// The request's words, where a part of the ranking is the similarity of a model that can tell them apart.
     words: Option<(&'a Vectors, RequestWords<'a>)>,
+    /// The most that a source adds to the value of an eligible tool.
+    best_source: f32,
 }
 
 impl<'a> Explainer<'a> {
@@ -55,7 +58,13 @@ impl<'a> Explainer<'a> {
             Ranked::Fused { fused, .. } => words(request.index, fused, request.query.wanted()),
             _ => None,
         };
-        Self { request, ranked, reranked: None, decisions, stands_in: false, parts: &[], words }
+        let best_source = match ranked {
+            Ranked::Fused { fused, .. } => {
+                request.rankable().admitted().filter_map(|tool| fused.of_source(tool)).fold(f32::NEG_INFINITY, f32::max)
+            }
+            _ => f32::NEG_INFINITY,
+        };
+        Self { request, ranked, reranked: None, decisions, stands_in: false, parts: &[], words, best_source }
     }
 
     /// Explains picks for parts of the request too.
@@ -218,6 +227,7 @@ impl<'a> Explainer<'a> {
                 provenance.fusion = Some(FusionEvidence {
                     method: fused.method,
                     parts: self.summands(fused, tool),
+                    source: fused.of_source(tool).map(|gain| SourceEvidence { gain, best: gain >= self.best_source }),
                     value: fused.value(tool),
                 });
                 provenance.prior = fused.gains.get(&tool).map(|raised| self.prior_evidence(raised));

@@ -45,6 +45,8 @@ pub(super) struct Answerable {
     pub(super) signals: Weights,
     /// Of the largest share that a tool has of what the request's words could score.
     pub(super) coverage: f32,
+    /// Of how many of the best tools rival the best one, as a logarithm.
+    pub(super) crowd: f32,
     pub(super) intercept: f32,
 }
 
@@ -76,11 +78,11 @@ impl Fit {
 }
 
 /// Numbers in the order in which [`Fit`] and its parts name them.
-const fn fit(value: [f32; 3], sources: [f32; 3], softening: f32, relevance: [f32; 4], answerable: [f32; 5]) -> Fit {
+const fn fit(value: [f32; 3], sources: [f32; 3], softening: f32, relevance: [f32; 4], answerable: [f32; 6]) -> Fit {
     let [distance, of_answerable, crowd, intercept] = relevance;
     let relevance = Relevance { distance, answerable: of_answerable, crowd, intercept };
-    let [keyword, static_model, model, coverage, intercept] = answerable;
-    let answerable = Answerable { signals: Weights([keyword, static_model, model]), coverage, intercept };
+    let [keyword, static_model, model, coverage, crowd, intercept] = answerable;
+    let answerable = Answerable { signals: Weights([keyword, static_model, model]), coverage, crowd, intercept };
     Fit { value: Weights(value), sources: Weights(sources), softening, relevance, answerable }
 }
 
@@ -88,19 +90,19 @@ const fn fit(value: [f32; 3], sources: [f32; 3], softening: f32, relevance: [f32
 #[rustfmt::skip]
 static FITS: [Fit; 7] = [
     // keyword
-    fit([0.5114, 0.0000, 0.0000], [0.3000, 0.0000, 0.0000], 0.0000, [0.3735, 0.6029, -1.5001, -0.5730], [0.0387, 0.0000, 0.0000, 3.5663, -0.2966]),
+    fit([0.5114, 0.0000, 0.0000], [0.3000, 0.0000, 0.0000], 0.0000, [0.3735, 0.6029, -1.5001, -0.5730], [0.0387, 0.0000, 0.0000, 3.5663, 0.0000, -0.2966]),
     // static
-    fit([0.0000, 24.7405, 0.0000], [0.0000, 10.0000, 0.0000], 0.0000, [0.7238, 0.5761, -1.8516, 0.3800], [0.0000, 4.1489, 0.0000, 0.0000, -0.9173]),
+    fit([0.0000, 24.7405, 0.0000], [0.0000, 10.0000, 0.0000], 0.0000, [0.7238, 0.5761, -1.8516, 0.3800], [0.0000, 4.1489, 0.0000, 0.0000, 0.0000, -0.9173]),
     // keyword, static
-    fit([0.2036, 26.8051, 0.0000], [0.3000, 10.0000, 0.0000], 0.0641, [0.7403, 0.4778, -1.8867, 0.6776], [0.0292, 1.9968, 0.0000, 3.1455, -1.0495]),
+    fit([0.2036, 26.8051, 0.0000], [0.3000, 10.0000, 0.0000], 0.0641, [0.7403, 0.4778, -1.8867, 0.6776], [0.0292, 1.9968, 0.0000, 3.1455, 0.0000, -1.0495]),
     // model
-    fit([0.0000, 0.0000, 25.3861], [0.0000, 0.0000, 10.0000], 0.0000, [0.7878, 0.4776, -1.9826, 0.8158], [0.0000, 0.0000, 5.3312, 0.0000, -1.3995]),
+    fit([0.0000, 0.0000, 25.3861], [0.0000, 0.0000, 10.0000], 0.0000, [0.7878, 0.4776, -1.9826, 0.8158], [0.0000, 0.0000, 5.3312, 0.0000, 0.0000, -1.3995]),
     // keyword, model
-    fit([0.1462, 0.0000, 29.8935], [0.3000, 0.0000, 10.0000], 0.0429, [0.8149, 0.4377, -2.0014, 1.0124], [0.0239, 0.0000, 3.2907, 2.8226, -1.4623]),
+    fit([0.1462, 0.0000, 29.8935], [0.3000, 0.0000, 10.0000], 0.0429, [0.8149, 0.4377, -2.0014, 1.0124], [0.0239, 0.0000, 3.2907, 2.8226, 0.0000, -1.4623]),
     // static, model
-    fit([0.0000, 7.3006, 19.3131], [0.0000, 10.0000, 10.0000], 0.0000, [0.7672, 0.4606, -1.9540, 0.8292], [0.0000, 0.8730, 4.5617, 0.0000, -1.4462]),
+    fit([0.0000, 7.3006, 19.3131], [0.0000, 10.0000, 10.0000], 0.0000, [0.7672, 0.4606, -1.9540, 0.8292], [0.0000, 0.8730, 4.5617, 0.0000, 0.0000, -1.4462]),
     // keyword, static, model
-    fit([0.1313, 6.9145, 26.0372], [0.3000, 10.0000, 10.0000], 0.0460, [0.8256, 0.4056, -1.9974, 1.0850], [0.0243, -0.0820, 3.2930, 2.8317, -1.4270]),
+    fit([0.1313, 6.9145, 26.0372], [0.3000, 10.0000, 10.0000], 0.0460, [0.8256, 0.4056, -1.9974, 1.0850], [0.0243, -0.0820, 3.2930, 2.8317, 0.0000, -1.4270]),
 ];
 
 #[cfg(test)]
@@ -117,6 +119,7 @@ mod tests {
             for retriever in all {
                 let weights = [&fit.value, &fit.answerable.signals].map(|weights| weights.of(retriever).abs() > 0.0);
                 assert_eq!(weights, [in_it(retriever); 2], "{combination:?}: {retriever:?}");
+                assert_eq!(fit.sources.of(retriever) > 0.0, in_it(retriever), "{combination:?}: {retriever:?}");
             }
             assert_eq!(fit.answerable.coverage > 0.0, in_it(Retriever::Keyword), "{combination:?}");
             assert_eq!(fit.softening > 0.0, in_it(Retriever::Keyword) && combination.len() > 1, "{combination:?}");

@@ -133,3 +133,73 @@ impl Terms {
         self.length += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Tool;
+    use crate::index::IndexConfig;
+
+    fn sources(tools: &[(&str, &str, bool)], cuts: &[usize]) -> Option<Sources> {
+        let tools = tools.iter().enumerate().map(|(place, &(source, description, untrusted))| {
+            let mut tool = Tool::without_arguments(format!("t{place}"), description);
+            tool.source = Some(source.to_owned()).filter(|source| !source.is_empty());
+            tool.untrusted = untrusted;
+            tool.id = format!("{source}/{place}");
+            tool
+        });
+        let catalog = Catalog::from_tools(tools).expect("ids differ");
+        let segments = Segments::cut(catalog.tools(), cuts, &IndexConfig::default()).expect("builds");
+        Sources::new(&catalog, &segments)
+    }
+
+    fn keyword(sources: &Sources, words: &[&str]) -> Vec<f32> {
+        sources.keyword(words.iter().map(|&word| (word, TermKind::Word)))
+    }
+
+    const CLUB_AND_SHOP: [(&str, &str, bool); 4] =
+        [("club", "lanes", false), ("shop", "stock", false), ("club", "heats", false), ("shop", "lanes", false)];
+
+    #[test]
+    fn a_source_has_the_words_of_all_of_its_tools_and_of_its_name() {
+        for cuts in [&[][..], &[1, 3]] {
+            let sources = sources(&CLUB_AND_SHOP, cuts).expect("sources tell something");
+            for word in ["heat", "club"] {
+                let scores = keyword(&sources, &[word]);
+                assert!(scores[0] > 0.0 && scores[0].to_bits() == scores[2].to_bits(), "{word}: {scores:?}");
+                assert_eq!([scores[1], scores[3]].map(f32::to_bits), [0; 2], "{word}");
+            }
+            assert!(keyword(&sources, &["heat", "lane"])[0] > keyword(&sources, &["lane"])[3]);
+            assert_eq!(keyword(&sources, &["absent"]), [0.0; 4]);
+            assert_eq!(sources.mean(&[1.0, 2.0, 3.0, 6.0]), [2.0, 4.0, 2.0, 4.0]);
+        }
+    }
+
+    #[test]
+    fn what_a_stranger_calls_its_source_joins_no_trusted_one() {
+        let mut tools = CLUB_AND_SHOP.to_vec();
+        tools.push(("club", "heats heats lanes", true));
+        let sources = sources(&tools, &[]).expect("sources tell something");
+        assert_eq!(sources.mean(&[1.0, 0.0, 1.0, 0.0, 9.0]), [1.0, 0.0, 1.0, 0.0, 9.0]);
+    }
+
+    #[test]
+    fn tools_without_a_source_stand_for_themselves() {
+        let mut tools = CLUB_AND_SHOP.to_vec();
+        tools.extend([("", "lanes", false), ("alone", "heats", false)]);
+        let sources = sources(&tools, &[]).expect("most tools have a source");
+        assert_eq!(sources.mean(&[1.0, 0.0, 1.0, 0.0, 5.0, 7.0])[4..], [5.0, 7.0]);
+    }
+
+    #[test]
+    fn sources_tell_nothing_where_there_is_one_or_most_tools_have_none() {
+        assert!(sources(&[], &[]).is_none());
+        assert!(sources(&[("club", "lanes", false), ("club", "heats", false)], &[]).is_none());
+        assert!(sources(&[("a", "lanes", false), ("b", "heats", false)], &[]).is_none());
+        let mut tools = CLUB_AND_SHOP.to_vec();
+        tools.extend([("", "a", false), ("", "b", false), ("", "c", false), ("", "d", false), ("", "e", false)]);
+        assert!(sources(&tools, &[]).is_none());
+        let collection = vec![("dump", "lanes", false); MAX_TOOLS + 1];
+        assert!(sources(&collection, &[]).is_none());
+    }
+}

@@ -153,8 +153,21 @@ pub struct FusionEvidence {
     /// Each retriever's part in a weighted sum, by `keyword` or the identity of a model; empty for reciprocal ranks,
     /// which stand with the retrievers.
     pub parts: BTreeMap<String, FusionPart>,
-    /// The fused value, by which tools are ordered; with what the prior adds.
+    /// What the tool's source adds to a weighted sum, where sources tell something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceEvidence>,
+    /// The fused value, by which tools are ordered; with what the source and the prior add.
     pub value: f32,
+}
+
+/// What the source of a tool adds, as one document made of all of its tools.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SourceEvidence {
+    /// What the fused value gains.
+    pub gain: f32,
+    /// Whether no source of an eligible tool adds more.
+    pub best: bool,
 }
 
 /// One retriever's part in a fused value.

@@ -1,24 +1,31 @@
 #!/usr/bin/env python3
 """The constants of the fusion: weights, score and answerable estimate for each combination of signals. NumPy and SciPy.
 
-    python fit.py                             fit on signals.npz, print the constants and the figures on left-out folds
-    python fit.py pack SIGNALS BENCHMARKS     make signals.npz of what `picktools eval --signals-out SIGNALS` wrote
+    python fit.py                                  fit on signals.npz, print the constants and the figures on left-out folds
+    python fit.py unserved WRITTEN BENCHMARKS OUT  make evaluation folders of requests that nothing serves
+    python fit.py pack SIGNALS BENCHMARKS WRITTEN  make signals.npz of what `picktools eval --signals-out SIGNALS` wrote
 
 Each set's signals come from models that were trained without its fold, and each set's figures from constants that were
 fitted without its fold. README.md tells how the signals are made.
 """
 
-import json, os, sys
+import json, os, shutil, sys
 import numpy as np
 from scipy.optimize import minimize
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
-from common import FOLD, SETS
+from common import FOLD, OWN, SETS, WRITTEN_FOLDS
 
-#: Signals in the order of the program's `Fit`; each is divided by its unit, so that weights are of one size.
-SIGNALS = ("keyword", "static", "model")
-UNIT = np.array([10.0, 0.1, 0.1])
+#: The sets, and the folds of written servers.
+FOLD = {s: FOLD[s] for s in SETS} | {f"written-{n}": f for f, folds in WRITTEN_FOLDS.items() for n in folds}
+SETS = [*SETS, *(f"written-{n}" for n in range(1, 6))]
+#: Sets whose tools are asked for what is out of scope as well.
+UNSERVED = ("metatool", "bfcl", "seal-tools", "toolalpaca")
+#: Signals in the order of the program's `Fit`, of tools and of their sources; each is divided by its unit, so that weights
+#: are of one size.
+SIGNALS = ("keyword", "static", "model", "keyword-sources", "static-sources", "model-sources")
+UNIT = np.array([10.0, 0.1, 0.1] * 2)
 #: Combinations of signals, in the order of the program's table.
 COMBINATIONS = {
     "keyword": (0,),
@@ -39,45 +46,74 @@ ANSWERABLE = 0.8
 
 
 # ---------------------------------------------------------------- data
-def pack(signals, bench):
-    """For each set: the best candidates of each request (signals, gain), and the request's keyword ceiling."""
-    out = {}
+def unserved(written, bench, out):
+    """Folders for `picktools eval`: each fold of written servers, and each set of UNSERVED, asked for what is out of scope; the
+    former for what lies near their servers' subjects and none serves, too."""
+    scope = [l.strip() for l in open(f"{OWN}/out_of_scope.txt", encoding="utf-8") if l.strip()]
     for s in SETS:
+        if not s.startswith("written") and s not in UNSERVED:
+            continue
+        d = f"{out}/unserved-{s}"
+        os.makedirs(d, exist_ok=True)
+        shutil.copy(f"{written if s.startswith('written') else bench}/{s}/tools.jsonl", d)
+        near = f"{written}/{s}/nothing.jsonl"
+        texts = [("near", json.loads(l)["text"]) for l in open(near, encoding="utf-8")] if os.path.exists(near) else []
+        with open(f"{d}/queries.jsonl", "w", encoding="utf-8") as f:
+            for n, (kind, text) in enumerate([*texts, *(("scope", x) for x in scope)]):
+                f.write(json.dumps({"id": f"{kind}-{n}", "text": text}, ensure_ascii=False) + "\n")
+        open(f"{d}/qrels.tsv", "w").close()
+
+
+def pack(signals, bench, written):
+    """For each set: the best candidates of each request (signals, gain), and the request's keyword ceiling; of requests that nothing
+    serves the same, with whether they lie near a subject."""
+    out = {}
+    for s in [*SETS, *(f"unserved-{s}" for s in SETS)]:
+        if not os.path.exists(f"{signals}/{s}/ids.json"):
+            continue
         tools, queries = json.load(open(f"{signals}/{s}/ids.json", encoding="utf-8"))
         at = {t: i for i, t in enumerate(tools)}
         rel = {q: {} for q in queries}
-        for l in open(f"{bench}/{s}/qrels.tsv", encoding="utf-8"):
-            q, t, g = l.rstrip("\n").split("\t")
-            if q in rel and t in at and int(g) > 0:
-                rel[q][at[t]] = 2 ** int(g) - 1
-        X = [np.load(f"{signals}/{s}/{n}.npy", mmap_mode="r") for n in SIGNALS]
+        if not s.startswith("unserved"):
+            for l in open(f"{written if s.startswith('written') else bench}/{s}/qrels.tsv", encoding="utf-8"):
+                q, t, g = l.rstrip("\n").split("\t")
+                if q in rel and t in at and int(g) > 0:
+                    rel[q][at[t]] = 2 ** int(g) - 1
+        have = lambda n: os.path.exists(f"{signals}/{s}/{n}.npy")
+        X = [np.load(f"{signals}/{s}/{n}.npy", mmap_mode="r") if have(n) else None for n in SIGNALS]
         ceiling = np.load(f"{signals}/{s}/ceiling.npy")
-        rows = [i for i, q in enumerate(queries) if rel[q]]
+        rows = [i for i, q in enumerate(queries) if rel[q] or s.startswith("unserved")]
         cand = []
+        best_of = lambda x: np.argpartition(-x, min(DEPTH, len(tools) - 1))[:DEPTH]
         for i in rows:
-            best = [np.argpartition(-x[i], min(DEPTH, len(tools) - 1))[:DEPTH] for x in X]
-            cand.append(sorted(set(np.concatenate(best).tolist()) | set(rel[queries[i]])))
+            x = [x[i] / u for x, u in zip(X, UNIT) if x is not None]
+            cand.append(sorted(set(np.concatenate([best_of(y) for y in [*x[:3], sum(x)]]).tolist()) | set(rel[queries[i]])))
         out[f"{s}/count"] = np.array([len(c) for c in cand], np.uint8)
         flat = [(i, j) for i, c in zip(rows, cand) for j in c]
         r, c = np.array(flat).T
         for n, x in zip(SIGNALS, X):
-            out[f"{s}/{n}"] = x[r, c].astype(np.float16)
+            if x is not None:
+                out[f"{s}/{n}"] = x[r, c].astype(np.float16)
         out[f"{s}/gain"] = np.array([rel[queries[i]].get(j, 0) for i, j in flat], np.uint8)
         out[f"{s}/ceiling"] = ceiling[rows].astype(np.float16)
         out[f"{s}/tools"] = np.array(len(tools))
+        if s.startswith("unserved"):
+            out[f"{s}/near"] = np.array([q.startswith("near") for q in queries])
     np.savez_compressed(f"{HERE}/signals.npz", **out)
     print(os.path.getsize(f"{HERE}/signals.npz"), "bytes")
 
 
 class Set:
-    """Signals (requests x candidates x 3, in units), which candidates there are, gains, and ceilings, of one set."""
+    """Signals (requests x candidates x 6, in units), which candidates there are, gains, and ceilings, of one set."""
 
     def __init__(s, z, name):
         n = z[f"{name}/count"].astype(int)
         s.ok = np.arange(n.max())[None] < n[:, None]
         spread = lambda x: _spread(x.astype(np.float64), s.ok)
-        s.x = np.stack([spread(z[f"{name}/{k}"]) for k in SIGNALS], -1) / UNIT
+        column = lambda k: spread(z[f"{name}/{k}"]) if f"{name}/{k}" in z else np.zeros(s.ok.shape)
+        s.x = np.stack([column(k) for k in SIGNALS], -1) / UNIT
         s.gain = spread(z[f"{name}/gain"])
+        s.near = z[f"{name}/near"] if f"{name}/near" in z else None
         s.ceiling = np.maximum(z[f"{name}/ceiling"].astype(np.float64), 1) / UNIT[0]
 
 
@@ -89,25 +125,26 @@ def _spread(flat, ok):
 
 # ---------------------------------------------------------------- the model
 def value(t, x, ok, which):
-    """k K + (s S + m M) / (1 + c max K), and its derivatives by k, s, m and log c."""
-    w = np.zeros(3)
-    w[list(which)] = t[: len(which)]
+    """k K + k' K' + (s S + m M + s' S' + m' M') / (1 + c max K), those with a stroke of the tool's source, and its derivatives by the
+    weights and log c. `t`: weights of the tool's signals, of its source's, log c."""
+    columns = [*which, *(i + 3 for i in which)]
     soft = 0 in which and len(which) > 1
     c = np.exp(t[-1]) if soft else 0.0
     top = np.where(ok, x[..., 0], 0).max(1)[:, None]
     f = 1 / (1 + c * top)
-    d = np.concatenate([x[..., :1], x[..., 1:] * f[..., None]], -1)
-    v = d @ w
-    g = [d[..., i] for i in which]
+    d = x[..., columns] * np.stack([np.ones_like(f) if i in (0, 3) else f for i in columns], -1)
+    v = d @ t[: len(columns)]
+    g = [d[..., i] for i in range(len(columns))]
     if soft:
-        g.append(-(v - w[0] * x[..., 0]) * f * c * top)
+        softened = [n for n, i in enumerate(columns) if i not in (0, 3)]
+        g.append(-(d[..., softened] @ t[softened]) * f * c * top)
     return np.where(ok, v, -1e9), np.stack(g, -1)
 
 
 def fit_weights(sets, which):
     """Listwise: cross-entropy of the softmax over candidates to the gains, each set with the same weight. What a request
     can lose is bounded by FLOOR, so that those which no ranking answers do not drown the others."""
-    start = [1.0] * len(which) + ([-0.5] if 0 in which and len(which) > 1 else [])
+    start = [1.0] * len(which) + [0.1] * len(which) + ([-0.5] if 0 in which and len(which) > 1 else [])
 
     def loss(t):
         total, grad = 1e-3 * (t**2).sum(), 2e-3 * t
@@ -146,13 +183,23 @@ def relevance(s, v, evidence):
     return f[ok], np.take_along_axis(s.gain, o, 1)[ok] > 0
 
 
-def request(s, t, which, without):
-    """Features of each request (signals of the best tool, coverage, 1), all tools there or without the relevant ones."""
+def request(s, t, which, without=False):
+    """Features of each request (signals of the best tool, coverage, crowd, 1), all tools there or without the relevant ones."""
     ok = s.ok & ~(without & (s.gain > 0))
-    best = value(t, s.x, ok, which)[0].argmax(1)
+    v = value(t, s.x, ok, which)[0]
+    best = v.argmax(1)
     x = s.x[np.arange(len(best)), best][:, list(which)]
     coverage = np.where(ok, s.x[..., 0], 0).max(1) / s.ceiling * (0 in which)
-    return np.c_[x, coverage, np.ones(len(x))][ok.any(1)]
+    return np.c_[x, coverage, crowd(v), np.ones(len(x))][ok.any(1)]
+
+
+def unserved_kinds(data, name):
+    """What nothing of a set's tools serves, by kind: the set, and which of its requests."""
+    s = data.get(f"unserved-{name}")
+    if s is not None:
+        for kind, which in (("near", s.near), ("scope", ~s.near)):
+            if which.any():
+                yield kind, s, which
 
 
 def logistic(z):
@@ -174,29 +221,43 @@ def fit_logistic(parts):
 
 
 class Constants:
-    def __init__(s, sets, which):
+    def __init__(s, data, names, which):
         s.which = which
+        sets = [data[n] for n in names]
         s.weights = fit_weights(sets, which)
-        both = lambda x: [request(x, s.weights, which, w) for w in (False, True)]
-        s.answerable = fit_logistic([(np.concatenate(b), np.repeat([1.0, 0.0], [len(b[0]), len(b[1])])) for b in map(both, sets)])
+        parts = []
+        for n in names:
+            served = request(data[n], s.weights, which)
+            kinds = [request(u, s.weights, which)[of] for _, u, of in unserved_kinds(data, n)]
+            for no in [request(data[n], s.weights, which, True), *kinds]:
+                parts.append((np.concatenate([served, no]), np.repeat([1.0, 0.0], [len(served), len(no)])))
+        s.answerable = fit_logistic(parts)
         # Another share of the outcomes shifts the intercept and nothing else (King and Zeng 2001).
         s.answerable[-1] += np.log(ANSWERABLE / (1 - ANSWERABLE))
         s.relevance = fit_logistic([s.returned(x) for x in sets])
 
     def returned(s, x):
         v, _ = value(s.weights, x.x, x.ok, s.which)
-        return relevance(x, v, request(x, s.weights, s.which, False) @ s.answerable)
+        return relevance(x, v, request(x, s.weights, s.which) @ s.answerable)
+
+    def top_score(s, x, without=False):
+        """The score of each request's best tool."""
+        f = request(x, s.weights, s.which, without)
+        evidence = f @ s.answerable
+        z = np.c_[np.zeros(len(f)), evidence, f[:, -2], np.ones(len(f))] @ s.relevance
+        return np.minimum(logistic(z), logistic(evidence))
 
     def rust(s, name):
-        w = np.zeros(3)
-        w[list(s.which)] = s.weights[: len(s.which)]
-        c = np.exp(s.weights[-1]) / UNIT[0] if len(s.weights) > len(s.which) else 0
-        w = w / UNIT
-        r, a = s.relevance, np.zeros(3)
-        a[list(s.which)] = s.answerable[:-2]
-        a = np.r_[a / UNIT, s.answerable[-2:]]
+        n = len(s.which)
+        w, a = np.zeros((2, 3)), np.zeros(3)
+        w[:, list(s.which)] = s.weights[: 2 * n].reshape(2, n)
+        c = np.exp(s.weights[-1]) / UNIT[0] if len(s.weights) > 2 * n else 0
+        w = w / UNIT[:3]
+        r = s.relevance
+        a[list(s.which)] = s.answerable[:-3]
+        a = np.r_[a / UNIT[:3], s.answerable[-3:]]
         row = lambda x: "[" + ", ".join(f"{y:.4f}" for y in x) + "]"
-        return f"    // {name}\n    fit({row(w)}, {c:.4f}, {row(r)},\n        {row(a)}),"
+        return f"    // {name}\n    fit({row(w[0])}, {row(w[1])}, {c:.4f}, {row(r)},\n        {row(a)}),"
 
 
 # ---------------------------------------------------------------- figures
@@ -235,36 +296,51 @@ def auroc(yes, no):
 
 def left_out(data, which, name):
     """Prints the figures of constants fitted without the set's fold."""
-    rows, pooled = {}, []
+    rows, pooled, kinds = {}, [], {}
     for fold in (1, 2, 3):
-        c = Constants([data[s] for s in SETS if FOLD[s] != fold], which)
+        c = Constants(data, [s for s in SETS if FOLD[s] != fold], which)
+        estimate = lambda s, without=False: logistic(request(s, c.weights, which, without) @ c.answerable)
         for n in (s for s in SETS if FOLD[s] == fold):
             s = data[n]
             v, _ = value(c.weights, s.x, s.ok, which)
             f, y = c.returned(s)
-            p = logistic(f @ c.relevance)
-            yes, no = (logistic(request(s, c.weights, which, w) @ c.answerable) for w in (False, True))
+            p = np.minimum(logistic(f @ c.relevance), logistic(f[:, 1]))
             w = np.full(len(p), 1 / len(p))
-            rows[n] = *measures(s, v), ece(reliability(p, y, w)), ((p - y) ** 2).mean(), y.mean() * (1 - y.mean()), auroc(yes, no)
+            rows[n] = *measures(s, v), ece(reliability(p, y, w)), ((p - y) ** 2).mean(), y.mean() * (1 - y.mean())
             pooled.append((p, y, w))
+            removed = [("removed", s, True, slice(None))]
+            for kind, u, without, of in removed + [(k, u, False, of) for k, u, of in unserved_kinds(data, n)]:
+                # Requests that lose all of their candidates are none of the second.
+                figures = auroc(estimate(s), estimate(u, without)[of]), auroc(c.top_score(s), c.top_score(u, without)[of])
+                kinds.setdefault(kind + (" (written)" if n.startswith("written") else ""), []).append(figures)
     bins = reliability(*map(np.concatenate, zip(*pooled)))
-    print(f"\n{name}, left out: nDCG@10, R@5, Success@1, complete in 10, ECE, Brier score, that of the base rate, AUROC of answerable")
+    print(f"\n{name}, left out: nDCG@10, R@5, Success@1, complete in 10, ECE, Brier score, that of the base rate")
+    line = lambda n, x: print(f"{n:16s} " + " ".join(f"{y:.4f}" for y in x))
     for n in SETS:
-        print(f"{n:16s} " + " ".join(f"{x:.4f}" for x in rows[n]))
-    print(f"{'mean':16s} " + " ".join(f"{x:.4f}" for x in np.mean([rows[s] for s in SETS], 0)) + f"   ECE of all sets together {ece(bins):.4f}")
+        line(n, rows[n])
+    line("mean of ten", np.mean([rows[s] for s in SETS[:10]], 0))
+    line("mean of written", np.mean([rows[s] for s in SETS[10:]], 0))
+    print(f"ECE of all sets together {ece(bins):.4f}")
+    for kind, x in kinds.items():
+        print(f"AUROC, {kind}: answerable {np.mean(x, 0)[0]:.4f}, best score {np.mean(x, 0)[1]:.4f}")
     print("reliability (estimated, seen): " + " ".join(f"{p:.3f}/{y:.3f}" for p, y, _ in bins))
 
 
 def main():
+    if sys.argv[1:2] == ["unserved"]:
+        return unserved(*sys.argv[2:])
     if sys.argv[1:2] == ["pack"]:
         return pack(*sys.argv[2:])
     z = np.load(f"{HERE}/signals.npz")
-    data = {s: Set(z, s) for s in SETS}
+    data = {s: Set(z, s) for s in [*SETS, *(f"unserved-{s}" for s in SETS)] if f"{s}/count" in z}
+    only = sys.argv[1:]
     for name, which in COMBINATIONS.items():
+        if only and name not in only:
+            continue
         left_out(data, which, name)
     print()
     for name, which in COMBINATIONS.items():
-        print(Constants(list(data.values()), which).rust(name))
+        print(Constants(data, SETS, which).rust(name))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,10 @@ pub(super) fn reason(
         },
         Ranked::Fused { .. } => match &provenance.covers {
             Some(covers) => clauses.push(fits_part(covers)),
-            None => clauses.extend(fits(provenance)),
+            None => {
+                clauses.extend(fits(provenance));
+                clauses.extend(source_fits(provenance, tool));
+            }
         },
     }
     if let (Some(reranker), Some(RerankEvidence { before, after, .. })) = (reranker, provenance.rerank)
@@ -121,6 +124,13 @@ pub(super) fn fits(provenance: &Provenance) -> Vec<String> {
         clauses.push(format!("{together} {tasks} called it with {tool_id:?}, which is in use"));
     }
     clauses
+}
+
+/// `of all sources "mail" fits best`.
+fn source_fits(provenance: &Provenance, tool: &Tool) -> Option<String> {
+    let best = provenance.fusion.as_ref()?.source.is_some_and(|source| source.best);
+    let source = tool.source.as_deref().filter(|_| best)?;
+    Some(format!("of all sources {:?} fits best", one_line(source, QUOTED_CHARS)))
 }
 
 /// Which words match and how similar the meaning is.
