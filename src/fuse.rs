@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use self::fits::Fit;
+use self::fits::{Calibration, Fit};
 use crate::access::Eligibility;
 use crate::embed::{Embedder, ModelKind};
 use crate::ranking::{Candidate, ToolId, top_k};
@@ -179,7 +179,7 @@ pub(crate) struct Raised {
 pub(crate) struct Fused {
     pub(crate) parts: Vec<Part>,
     pub(crate) method: Fusion,
-    fit: &'static Fit,
+    calibration: &'static Calibration,
     values: Vec<f32>,
     /// What tools have gained by those in use, and what their values were without.
     pub(crate) gains: BTreeMap<ToolId, Raised>,
@@ -229,7 +229,8 @@ impl Fused {
         let coverage = if ceiling > 0.0 { best_keyword / ceiling } else { 0.0 };
         let (offset, answerable, best) = (0.0, 0.0, None);
         let gains = BTreeMap::new();
-        let mut fused = Self { parts, method, fit, values, gains, best_keyword, offset, answerable, best };
+        let calibration = fit.calibration(parts.iter().any(|part| part.signal.sources.is_some()));
+        let mut fused = Self { parts, method, calibration, values, gains, best_keyword, offset, answerable, best };
         fused.compare(eligibility, coverage);
         fused
     }
@@ -276,10 +277,16 @@ impl Fused {
         let best_value = best.map_or(0.0, |best| best.score);
         // The logarithm of how many of the best tools rival the best one.
         let crowd = top.iter().map(|tool| (tool.score - best_value).exp()).sum::<f32>().max(1.0).ln();
-        let Fit { answerable, relevance, .. } = self.fit;
-        let of_best = |part: &Part| best.map_or(0.0, |best| part.signal.of(best.tool));
-        let signals: f32 = self.parts.iter().map(|part| answerable.signals.of(part.retriever) * of_best(part)).sum();
-        let evidence = signals + answerable.coverage * coverage + answerable.crowd * crowd + answerable.intercept;
+        let Calibration { answerable, relevance } = self.calibration;
+        let evidence = best.map_or(0.0, |best| {
+            let of_part = |part: &Part| {
+                let own = answerable.signals.of(part.retriever) * part.signal.of(best.tool);
+                let of_source = part.signal.sources.as_ref().map_or(0.0, |sources| sources[best.tool.index()]);
+                own + answerable.sources.of(part.retriever) * of_source
+            };
+            self.parts.iter().map(of_part).sum()
+        });
+        let evidence: f32 = evidence + answerable.coverage * coverage + answerable.intercept;
         self.answerable = if best.is_some_and(|best| self.matched(best.tool)) { logistic(evidence) } else { 0.0 };
         self.offset = relevance.answerable * evidence + relevance.crowd * crowd - relevance.distance * best_value
             + relevance.intercept;
@@ -291,7 +298,7 @@ impl Fused {
         for (tool, gains) in gains {
             let own = self.value(tool);
             let log_ratio: f32 = gains.iter().map(|gain| gain.log_ratio).sum();
-            let value = log_ratio / self.fit.relevance.distance;
+            let value = log_ratio / self.calibration.relevance.distance;
             self.values[tool.index()] = own + value;
             self.gains.insert(tool, Raised { gains, value, own });
         }
@@ -357,7 +364,9 @@ impl Fused {
         }
         let value = self.value(tool);
         match self.method {
-            Fusion::Weighted => logistic(self.fit.relevance.distance * value + self.offset).min(self.answerable),
+            Fusion::Weighted => {
+                logistic(self.calibration.relevance.distance * value + self.offset).min(self.answerable)
+            }
             Fusion::Rrf { k } => (value / self.largest_rrf(k)).clamp(0.0, 1.0),
         }
     }
@@ -368,7 +377,7 @@ impl Fused {
             Fusion::Weighted if score > self.answerable => f32::INFINITY,
             Fusion::Weighted => {
                 let evidence = (score / (1.0 - score)).ln();
-                (evidence - self.offset) / self.fit.relevance.distance
+                (evidence - self.offset) / self.calibration.relevance.distance
             }
             Fusion::Rrf { k } => score * self.largest_rrf(k),
         }

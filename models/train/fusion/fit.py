@@ -113,6 +113,7 @@ class Set:
         column = lambda k: spread(z[f"{name}/{k}"]) if f"{name}/{k}" in z else np.zeros(s.ok.shape)
         s.x = np.stack([column(k) for k in SIGNALS], -1) / UNIT
         s.gain = spread(z[f"{name}/gain"])
+        s.sources = s.x[..., 3:].any()
         s.near = z[f"{name}/near"] if f"{name}/near" in z else None
         s.ceiling = np.maximum(z[f"{name}/ceiling"].astype(np.float64), 1) / UNIT[0]
 
@@ -184,13 +185,15 @@ def relevance(s, v, evidence):
 
 
 def request(s, t, which, without=False):
-    """Features of each request (signals of the best tool, coverage, crowd, 1), all tools there or without the relevant ones."""
+    """Features of each request (signals of the best tool, coverage, signals of its source, whether there are sources, 1) and the crowd
+    at it, all tools there or without the relevant ones."""
     ok = s.ok & ~(without & (s.gain > 0))
     v = value(t, s.x, ok, which)[0]
-    best = v.argmax(1)
-    x = s.x[np.arange(len(best)), best][:, list(which)]
+    x = s.x[np.arange(len(v)), v.argmax(1)]
     coverage = np.where(ok, s.x[..., 0], 0).max(1) / s.ceiling * (0 in which)
-    return np.c_[x, coverage, crowd(v), np.ones(len(x))][ok.any(1)]
+    there = np.full(len(v), float(s.sources))
+    f = np.c_[x[:, list(which)], coverage, x[:, [i + 3 for i in which]], there, np.ones(len(v))]
+    return f[ok.any(1)], crowd(v)[ok.any(1)]
 
 
 def unserved_kinds(data, name):
@@ -221,43 +224,54 @@ def fit_logistic(parts):
 
 
 class Constants:
+    """Weights; and a score and an estimate of `answerable` for catalogs without sources, fitted on those, and for catalogs with sources,
+    fitted on all: requests to the written servers alone share too few words with their tools to stand for all requests."""
+
     def __init__(s, data, names, which):
         s.which = which
-        sets = [data[n] for n in names]
-        s.weights = fit_weights(sets, which)
+        s.weights = fit_weights([data[n] for n in names], which)
+        without = [n for n in names if not data[n].sources]
+        s.fits = [s.calibrate(data, without, which), s.calibrate(data, names, which)]
+
+    def calibrate(s, data, names, which):
         parts = []
         for n in names:
-            served = request(data[n], s.weights, which)
-            kinds = [request(u, s.weights, which)[of] for _, u, of in unserved_kinds(data, n)]
-            for no in [request(data[n], s.weights, which, True), *kinds]:
+            served = request(data[n], s.weights, which)[0]
+            kinds = [request(u, s.weights, which)[0][of] for _, u, of in unserved_kinds(data, n)]
+            for no in [request(data[n], s.weights, which, True)[0], *kinds]:
                 parts.append((np.concatenate([served, no]), np.repeat([1.0, 0.0], [len(served), len(no)])))
-        s.answerable = fit_logistic(parts)
+        answerable = fit_logistic(parts)
         # Another share of the outcomes shifts the intercept and nothing else (King and Zeng 2001).
-        s.answerable[-1] += np.log(ANSWERABLE / (1 - ANSWERABLE))
-        s.relevance = fit_logistic([s.returned(x) for x in sets])
+        answerable[-1] += np.log(ANSWERABLE / (1 - ANSWERABLE))
+        return answerable, fit_logistic([s.returned(data[n], answerable) for n in names])
 
-    def returned(s, x):
+    def fit_of(s, x):
+        return s.fits[int(x.sources)]
+
+    def returned(s, x, answerable=None):
         v, _ = value(s.weights, x.x, x.ok, s.which)
-        return relevance(x, v, request(x, s.weights, s.which) @ s.answerable)
+        answerable = s.fit_of(x)[0] if answerable is None else answerable
+        return relevance(x, v, request(x, s.weights, s.which)[0] @ answerable)
 
-    def top_score(s, x, without=False):
-        """The score of each request's best tool."""
-        f = request(x, s.weights, s.which, without)
-        evidence = f @ s.answerable
-        z = np.c_[np.zeros(len(f)), evidence, f[:, -2], np.ones(len(f))] @ s.relevance
-        return np.minimum(logistic(z), logistic(evidence))
+    def estimates(s, x, without=False):
+        """`answerable` of each request, and the score of its best tool."""
+        answerable, relevance = s.fit_of(x)
+        f, crowded = request(x, s.weights, s.which, without)
+        evidence = f @ answerable
+        z = np.c_[np.zeros(len(f)), evidence, crowded, np.ones(len(f))] @ relevance
+        return logistic(evidence), np.minimum(logistic(z), logistic(evidence))
 
     def rust(s, name):
         n = len(s.which)
-        w, a = np.zeros((2, 3)), np.zeros(3)
-        w[:, list(s.which)] = s.weights[: 2 * n].reshape(2, n)
+        weights = lambda x: np.bincount(s.which, x, 3) / UNIT[:3]
         c = np.exp(s.weights[-1]) / UNIT[0] if len(s.weights) > 2 * n else 0
-        w = w / UNIT[:3]
-        r = s.relevance
-        a[list(s.which)] = s.answerable[:-3]
-        a = np.r_[a / UNIT[:3], s.answerable[-3:]]
         row = lambda x: "[" + ", ".join(f"{y:.4f}" for y in x) + "]"
-        return f"    // {name}\n    fit({row(w[0])}, {row(w[1])}, {c:.4f}, {row(r)},\n        {row(a)}),"
+        lines = [f"    // {name}", f"    fit({row(weights(s.weights[:n]))}, {row(weights(s.weights[n : 2 * n]))}, {c:.4f}, ["]
+        for of_sources, (a, r) in enumerate(s.fits):
+            own, coverage, sources = a[:n], a[n], a[n + 1 : 2 * n + 1] * of_sources
+            intercept = a[-1] + of_sources * a[-2]
+            lines.append(f"        calibration({row(r)}, {row(weights(own))}, {row(weights(sources))}, [{coverage:.4f}, {intercept:.4f}]),")
+        return "\n".join([*lines, "    ]),"])
 
 
 # ---------------------------------------------------------------- figures
@@ -299,19 +313,18 @@ def left_out(data, which, name):
     rows, pooled, kinds = {}, [], {}
     for fold in (1, 2, 3):
         c = Constants(data, [s for s in SETS if FOLD[s] != fold], which)
-        estimate = lambda s, without=False: logistic(request(s, c.weights, which, without) @ c.answerable)
         for n in (s for s in SETS if FOLD[s] == fold):
             s = data[n]
             v, _ = value(c.weights, s.x, s.ok, which)
             f, y = c.returned(s)
-            p = np.minimum(logistic(f @ c.relevance), logistic(f[:, 1]))
+            p = np.minimum(logistic(f @ c.fit_of(s)[1]), logistic(f[:, 1]))
             w = np.full(len(p), 1 / len(p))
             rows[n] = *measures(s, v), ece(reliability(p, y, w)), ((p - y) ** 2).mean(), y.mean() * (1 - y.mean())
             pooled.append((p, y, w))
             removed = [("removed", s, True, slice(None))]
             for kind, u, without, of in removed + [(k, u, False, of) for k, u, of in unserved_kinds(data, n)]:
                 # Requests that lose all of their candidates are none of the second.
-                figures = auroc(estimate(s), estimate(u, without)[of]), auroc(c.top_score(s), c.top_score(u, without)[of])
+                figures = [auroc(yes, no[of]) for yes, no in zip(c.estimates(s), c.estimates(u, without))]
                 kinds.setdefault(kind + (" (written)" if n.startswith("written") else ""), []).append(figures)
     bins = reliability(*map(np.concatenate, zip(*pooled)))
     print(f"\n{name}, left out: nDCG@10, R@5, Success@1, complete in 10, ECE, Brier score, that of the base rate")
