@@ -343,9 +343,12 @@ impl Fused {
         self.parts.iter().find(|part| part.retriever == retriever).map(|part| &part.signal)
     }
 
-    /// Returns `true` if any retriever found something in the tool.
+    /// Returns `true` if any retriever found something in the tool or its source.
     fn matched(&self, tool: ToolId) -> bool {
-        self.parts.iter().any(|part| part.signal.of(tool) > part.signal.floor)
+        self.parts.iter().any(|Part { signal, .. }| {
+            let of_source = signal.sources.as_ref().is_some_and(|sources| sources[tool.index()] > signal.floor);
+            signal.of(tool) > signal.floor || of_source
+        })
     }
 
     /// Returns the eligible tools that any retriever matched, in registration order.
