@@ -345,9 +345,10 @@ impl Fused {
 
     /// Returns `true` if any retriever found something in the tool or its source.
     fn matched(&self, tool: ToolId) -> bool {
+        let weighted = self.method == Fusion::Weighted;
         self.parts.iter().any(|Part { signal, .. }| {
             let of_source = signal.sources.as_ref().is_some_and(|sources| sources[tool.index()] > signal.floor);
-            signal.of(tool) > signal.floor || of_source
+            signal.of(tool) > signal.floor || weighted && of_source
         })
     }
 

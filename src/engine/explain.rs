@@ -108,7 +108,7 @@ impl<'a> Explainer<'a> {
 
     /// Says what the retrievers found in a tool; `None` where that is nothing.
     pub(super) fn found_in(&self, tool: ToolId) -> Option<String> {
-        let found = fits(&self.provenance(tool));
+        let found = fits(&self.provenance(tool), self.request.index.catalog.tool(tool));
         (!found.is_empty()).then(|| found.join("; "))
     }
 

@@ -71,8 +71,6 @@ pub(super) fn parts<'q>(
             let scores = cosines.column(place).to_vec();
             signals.push((Retriever::Static, Signal::cosines(scores, index)));
         }
-        // A source fits the whole request; which of its tools is for a part, its own words tell.
-        signals.iter_mut().for_each(|(_, signal)| signal.sources = None);
         Ok(Part { text, terms, fused: Fused::new(signals, Fusion::Weighted, request.rankable()) })
     });
     parts.collect()

@@ -6,6 +6,9 @@
 //! name and of its tools, each as often as tools have it, in whatever field: a trade shows in what parameters are said
 //! to be as well as in names. Its meaning is the mean of what its tools are.
 //!
+//! A source of few tools tells less than one of many: its mean is drawn towards that of the catalog, or a lone tool would
+//! have itself for a witness.
+//!
 //! A tool without a source, or of one so large that it is a collection and no service, stands for itself. What an
 //! untrusted source calls itself joins it to no trusted one.
 
@@ -24,6 +27,9 @@ const K1: f32 = 0.6;
 const B: f32 = 0.75;
 /// What a pair of words counts beside a word.
 const PAIR_WEIGHT: f32 = 0.25;
+
+/// A mean counts as if so many tools more were in the source, each like the catalog's tools on average.
+const TOOLS_ON_AVERAGE: f32 = 3.0;
 
 /// The sources of a catalog.
 pub(crate) struct Sources {
@@ -105,12 +111,13 @@ impl Sources {
         self.by_tool(&scores)
     }
 
-    /// Returns the mean score of the tools of each tool's source.
+    /// Returns the mean score of the tools of each tool's source, drawn towards the mean of all.
     pub(crate) fn mean(&self, scores: &[f32]) -> Vec<f32> {
         let mut sums = vec![0.0; self.sizes.len()];
         self.of.iter().zip(scores).for_each(|(&source, score)| sums[source as usize] += score);
-        sums.iter_mut().zip(&self.sizes).for_each(|(sum, &size)| *sum /= size as f32);
-        self.by_tool(&sums)
+        let average = scores.iter().sum::<f32>() / scores.len() as f32;
+        let drawn = |(sum, &size): (&f32, &u32)| (sum + TOOLS_ON_AVERAGE * average) / (size as f32 + TOOLS_ON_AVERAGE);
+        self.by_tool(&sums.iter().zip(&self.sizes).map(drawn).collect::<Vec<f32>>())
     }
 
     fn by_tool(&self, scores: &[f32]) -> Vec<f32> {
@@ -171,7 +178,8 @@ mod tests {
             }
             assert!(keyword(&sources, &["heat", "lane"])[0] > keyword(&sources, &["lane"])[3]);
             assert_eq!(keyword(&sources, &["absent"]), [0.0; 4]);
-            assert_eq!(sources.mean(&[1.0, 2.0, 3.0, 6.0]), [2.0, 4.0, 2.0, 4.0]);
+            // The mean of all is 3.
+            assert_eq!(sources.mean(&[0.0, 2.0, 1.0, 9.0]), [2.0, 4.0, 2.0, 4.0]);
         }
     }
 
@@ -180,7 +188,9 @@ mod tests {
         let mut tools = CLUB_AND_SHOP.to_vec();
         tools.push(("club", "heats heats lanes", true));
         let sources = sources(&tools, &[]).expect("sources tell something");
-        assert_eq!(sources.mean(&[1.0, 0.0, 1.0, 0.0, 9.0]), [1.0, 0.0, 1.0, 0.0, 9.0]);
+        assert_eq!(sources.mean(&[1.0, 1.0, 1.0, 1.0, 1.0]), [1.0; 5]);
+        let of_the_stranger = sources.mean(&[0.0, 0.0, 0.0, 0.0, 5.0]);
+        assert!(of_the_stranger[4] > of_the_stranger[0] && of_the_stranger[0] == of_the_stranger[1]);
     }
 
     #[test]
@@ -188,7 +198,8 @@ mod tests {
         let mut tools = CLUB_AND_SHOP.to_vec();
         tools.extend([("", "lanes", false), ("alone", "heats", false)]);
         let sources = sources(&tools, &[]).expect("most tools have a source");
-        assert_eq!(sources.mean(&[1.0, 0.0, 1.0, 0.0, 5.0, 7.0])[4..], [5.0, 7.0]);
+        // The mean of all is 2.
+        assert_eq!(sources.mean(&[0.0, 0.0, 0.0, 0.0, 6.0, 6.0]), [1.2, 1.2, 1.2, 1.2, 3.0, 3.0]);
     }
 
     #[test]

@@ -41,10 +41,7 @@ pub(super) fn reason(
         },
         Ranked::Fused { .. } => match &provenance.covers {
             Some(covers) => clauses.push(fits_part(covers)),
-            None => {
-                clauses.extend(fits(provenance));
-                clauses.extend(source_fits(provenance, tool));
-            }
+            None => clauses.extend(fits(provenance, tool)),
         },
     }
     if let (Some(reranker), Some(RerankEvidence { before, after, .. })) = (reranker, provenance.rerank)
@@ -114,8 +111,9 @@ fn fits_part(CoverEvidence { part, score, keyword, semantic }: &CoverEvidence) -
 }
 
 /// What the built-in ranking found in the tool.
-pub(super) fn fits(provenance: &Provenance) -> Vec<String> {
+pub(super) fn fits(provenance: &Provenance, tool: &Tool) -> Vec<String> {
     let mut clauses = found(provenance.keyword.as_ref(), &provenance.semantic);
+    clauses.extend(source_fits(provenance, tool));
     if provenance.in_use.is_none() && is_from_context(provenance) {
         clauses.push("what was said before calls for it".to_owned());
     }
