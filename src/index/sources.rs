@@ -190,7 +190,7 @@ mod tests {
         let sources = sources(&tools, &[]).expect("sources tell something");
         assert_eq!(sources.mean(&[1.0, 1.0, 1.0, 1.0, 1.0]), [1.0; 5]);
         let of_the_stranger = sources.mean(&[0.0, 0.0, 0.0, 0.0, 5.0]);
-        assert!(of_the_stranger[4] > of_the_stranger[0] && of_the_stranger[0] == of_the_stranger[1]);
+        assert!(of_the_stranger[4] > of_the_stranger[0]);
     }
 
     #[test]
