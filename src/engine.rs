@@ -46,9 +46,11 @@ use self::skills::SkillIndex;
 #[cfg(feature = "tokens")]
 use crate::budget::CostTable;
 use crate::catalog::{Catalog, Tool};
+use crate::examples::{ExampleStats, Examples};
 use crate::fuse::Mode;
 pub use crate::fuse::{Retriever, RetrieverScores};
 use crate::index::Index;
+use crate::index::{ExampleConfig, ExampleIndex};
 pub use crate::index::{IndexError, IndexStats};
 use crate::names::SkillReport;
 use crate::options::{PickError, PickOptions};
@@ -76,6 +78,7 @@ pub struct Engine {
     index: Arc<Index>,
     skills: Option<Arc<SkillIndex>>,
     prior: Option<Arc<Prior>>,
+    examples: Option<Arc<ExampleIndex>>,
     scorer: Option<Arc<dyn Scorer>>,
     /// How many tools the scorer is shown, where not all.
     shortlist: Option<usize>,
@@ -90,6 +93,7 @@ impl fmt::Debug for Engine {
             .field("index", &self.index)
             .field("skills", &self.skills)
             .field("sequences", &self.sequence_stats())
+            .field("examples", &self.example_stats())
             .field("scorer", &self.scorer.as_ref().map(|scorer| scorer.name()))
             .field("shortlist", &self.shortlist)
             .field("reranker", &self.reranker.as_ref().map(|reranker| reranker.name()))
@@ -127,6 +131,46 @@ impl Engine {
         self.prior.as_ref().map(|prior| prior.stats())
     }
 
+    /// Tells what of the examples the catalog knows, where there are some or the engine was given a list of them.
+    pub fn example_stats(&self) -> Option<&ExampleStats> {
+        self.examples.as_ref().map(|examples| &examples.stats)
+    }
+
+    /// Learns which requests tools have served, as pairs of a tool's name and a request: they become examples, [masked] and
+    /// bounded as all of them are. The new engine picks as one does that is built with them, and shares everything else with
+    /// this one, which stays as it is.
+    ///
+    /// ```
+    /// use picktools::{Catalog, Engine, PickOptions, Query, Tool};
+    ///
+    /// let tools = [Tool::without_arguments("get_forecast", "Weather for the coming days"), Tool::without_arguments("book_room", "Books")];
+    /// let engine = Engine::new(Catalog::from_tools(tools)?)?;
+    /// let engine = engine.learn([("get_forecast", "do I need an umbrella for Oslo?")])?;
+    /// let selection = engine.pick(&Query::new("take an umbrella or not"), &PickOptions::default())?;
+    /// assert!(selection.picks[0].reason.contains("like \"do I need an umbrella for …?\", which it served before"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// [masked]: crate::examples::mask()
+    ///
+    /// # Errors
+    ///
+    /// [`IndexError`] when a model fails on an example.
+    ///
+    /// # Complexity
+    ///
+    /// Linear in the number of all examples, of which only new ones are embedded: learn a batch at once.
+    pub fn learn<'e>(&self, served: impl IntoIterator<Item = (&'e str, &'e str)>) -> Result<Self, IndexError> {
+        let learned = match &self.examples {
+            Some(examples) => examples.learn(&self.index, served)?,
+            None => {
+                let none = ExampleIndex::build(&self.index, Examples::default(), &ExampleConfig::default(), None)?;
+                none.learn(&self.index, served)?
+            }
+        };
+        Ok(Self { examples: Some(Arc::new(learned)), ..self.clone() })
+    }
+
     /// Returns what the indexes hold.
     pub fn stats(&self) -> IndexStats {
         self.index.stats()
@@ -134,7 +178,7 @@ impl Engine {
 
     /// Returns a built-in ranking as a [`Scorer`], to compose with others for [`EngineBuilder::scorer`].
     pub fn scorer(&self, mode: Mode) -> BuiltInScorer {
-        BuiltInScorer { index: Arc::clone(&self.index), mode }
+        BuiltInScorer { index: Arc::clone(&self.index), examples: self.examples.clone(), mode }
     }
 
     /// Picks the tools that `query` needs.
@@ -148,7 +192,7 @@ impl Engine {
             return Err(PickError::NoReranker);
         }
         let (mut report, mut embeddings) = (Report::new(), Embeddings::default());
-        let mut request = Request::new(&self.index, query, options)?;
+        let mut request = Request::new(&self.index, query, options)?.with_examples(self.examples.as_deref());
         report.ran(Stage::Eligibility);
         let mut ranked = match &self.scorer {
             Some(scorer) => ranked::score(&request, (scorer, self.shortlist), &mut embeddings, &mut report)?,
@@ -232,7 +276,7 @@ impl Engine {
     ///
     /// [`PickError`] when the options are invalid, or a retriever that the mode needs fails.
     pub fn retriever_scores(&self, query: &Query, options: &PickOptions) -> Result<Vec<RetrieverScores>, PickError> {
-        let request = Request::new(&self.index, query, options)?;
+        let request = Request::new(&self.index, query, options)?.with_examples(self.examples.as_deref());
         let (_, signals) = signals::signals(&request, &mut Embeddings::default(), &mut Report::new())?;
         Ok(signals.into_iter().map(RetrieverScores::from).collect())
     }

@@ -253,7 +253,7 @@ impl Fused {
             let theirs = other.sources.as_ref().unwrap_or(&other.scores);
             let sources = own.sources.as_ref().map(|own| own.iter().chain(theirs).copied().collect());
             let ceiling = own.ceiling.max(other.ceiling);
-            let signal = Signal { scores, floor: other.floor, ceiling, context: other.context, sources };
+            let signal = Signal { scores, floor: other.floor, ceiling, context: other.context, sources, examples: None };
             Some((retriever, signal))
         });
         let behind = theirs.admitted().map(|other| ToolId::from_index(tools + other.index()));
@@ -338,6 +338,17 @@ impl Fused {
         gains.reduce(|sum, gain| sum + gain)
     }
 
+    /// Returns what the tool's examples add to its value.
+    pub(crate) fn of_examples(&self, tool: ToolId) -> f32 {
+        let parts = self.parts.iter().filter(|_| self.method == Fusion::Weighted);
+        parts.filter_map(|part| Some(part.weight * part.signal.examples.as_ref()?.gains[tool.index()])).sum()
+    }
+
+    /// Returns the value of the example at a place, as if it were a tool without a source.
+    pub(crate) fn of_example(&self, place: usize) -> f32 {
+        self.parts.iter().filter_map(|part| Some(part.weight * part.signal.examples.as_ref()?.scores[place])).sum()
+    }
+
     /// Returns what a retriever says, where it was asked.
     pub(crate) fn signal(&self, retriever: Retriever) -> Option<&Signal> {
         self.parts.iter().find(|part| part.retriever == retriever).map(|part| &part.signal)
@@ -415,7 +426,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn signal(scores: &[f32], floor: f32, ceiling: f32) -> Signal {
-        Signal { scores: scores.to_vec(), floor, ceiling, context: None, sources: None }
+        Signal { scores: scores.to_vec(), floor, ceiling, context: None, sources: None, examples: None }
     }
 
     fn naive_ranks(scores: &[f32], admitted: &[ToolId], floor: f32) -> Vec<Option<usize>> {

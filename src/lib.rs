@@ -47,6 +47,7 @@ pub mod catalog;
 mod text;
 pub mod names;
 pub mod sequences;
+pub mod examples;
 pub mod check;
 pub mod access;
 pub mod embed;
@@ -55,7 +56,10 @@ mod retrieve;
 mod fuse;
 pub mod scorer;
 pub mod provider;
+pub mod learn;
 pub mod client;
+#[cfg(feature = "llm")]
+pub mod enrich;
 pub mod rerank;
 pub mod options;
 mod select;

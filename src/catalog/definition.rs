@@ -46,6 +46,9 @@ pub struct Tool {
     /// Subjects that the tool belongs to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// Requests that the tool is for, as people make them; no model is shown them. Those of an untrusted source do not count.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<String>,
     /// JSON Schema of the arguments; `{}` means that the tool takes none. Absent only with [`Tool::no_schema_mode`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
@@ -112,6 +115,7 @@ impl Tool {
             description: description.into(),
             aliases: Vec::new(),
             tags: Vec::new(),
+            examples: Vec::new(),
             parameters: Some(parameters),
             provider_schema: None,
             output_schema: None,

@@ -180,12 +180,13 @@ fn is_openai(object: &Map<String, Value>) -> bool {
 pub(super) const SCHEMA_KEYS: [&str; 3] = ["parameters", "input_schema", "inputSchema"];
 
 /// The native fields that are no policy.
-const NATIVE_FIELDS: [&str; 11] = [
+const NATIVE_FIELDS: [&str; 12] = [
     "id",
     "name",
     "title",
     "description",
     "tags",
+    "examples",
     "parameters",
     "provider_schema",
     "output_schema",
@@ -267,6 +268,7 @@ impl Fields<'_> {
         tool.title = self.string("title");
         tool.aliases = self.aliases();
         tool.tags = self.strings("tags");
+        tool.examples = self.strings("examples");
         tool.provider_schema = self.json("provider_schema");
         tool.output_schema = self.json("output_schema");
         tool.strict = self.boolean("strict");

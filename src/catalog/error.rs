@@ -220,6 +220,8 @@ pub enum FaultKind {
     AliasConflict,
     /// An alias of an untrusted source does not count.
     UntrustedAlias,
+    /// The examples of an untrusted source do not count.
+    UntrustedExamples,
     /// An alias of the operator means no tool, or several.
     OperatorAlias,
     /// A tool that the provider defines itself is left out.

@@ -270,7 +270,7 @@ impl CatalogOptions {
         unknown.map(|name| UnknownValue::new("untrusted_sources", name, sources.names())).collect()
     }
 
-    /// Takes from an untrusted tool the aliases that do not count, and says which; an id of its own choice could be
+    /// Takes from an untrusted tool its examples and the aliases that do not count, and says which; an id of its own choice could be
     /// another's name.
     fn distrust(&self, position: &Position, tool: &mut Tool) -> Vec<CatalogFault> {
         if !tool.untrusted {
@@ -282,15 +282,26 @@ impl CatalogOptions {
             .enumerate()
             .partition(|(_, alias)| self.allow_claimed_aliases && !is_reserved(&alias.name));
         tool.aliases = counting.into_iter().map(|(_, alias)| alias).collect();
-        let notice = |(index, Alias { name, .. }): (usize, Alias)| CatalogFault {
+        let examples = std::mem::take(&mut tool.examples);
+        let notice = |kind, pointer, message, remedy: &str| CatalogFault {
             position: position.clone(),
-            kind: FaultKind::UntrustedAlias,
+            kind,
             name: Some(tool.name.clone()),
-            pointer: format!("/aliases/{index}"),
-            message: format!("the alias '{name}' is claimed by a source that is not trusted, and does not count"),
-            remedy: "give it in the operator's aliases where it is wanted".to_owned(),
+            pointer,
+            message,
+            remedy: remedy.to_owned(),
         };
-        left_out.into_iter().map(notice).collect()
+        let of_alias = |(index, Alias { name, .. }): (usize, Alias)| {
+            let message = format!("the alias '{name}' is claimed by a source that is not trusted, and does not count");
+            let remedy = "give it in the operator's aliases where it is wanted";
+            notice(FaultKind::UntrustedAlias, format!("/aliases/{index}"), message, remedy)
+        };
+        let of_examples = (!examples.is_empty()).then(|| {
+            let message = "the examples are given by a source that is not trusted, and do not count".to_owned();
+            let remedy = "give those that are wanted in a file of examples";
+            notice(FaultKind::UntrustedExamples, "/examples".to_owned(), message, remedy)
+        });
+        left_out.into_iter().map(of_alias).chain(of_examples).collect()
     }
 
     /// Settles what is wrong between the tools; `faults` is what is wrong with each by itself.

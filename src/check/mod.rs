@@ -271,7 +271,7 @@ fn rule_of(kind: FaultKind) -> &'static Rule {
         FaultKind::AliasConflict | FaultKind::UntrustedAlias => &rules::ALIAS_CONFLICT,
         FaultKind::OperatorAlias => &rules::OPERATOR_ALIAS,
         FaultKind::ProviderTool => &rules::PROVIDER_TOOL,
-        FaultKind::LeftOut => &rules::LEFT_OUT,
+        FaultKind::LeftOut | FaultKind::UntrustedExamples => &rules::LEFT_OUT,
     }
 }
 

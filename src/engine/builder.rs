@@ -9,8 +9,9 @@ use super::skills::SkillIndex;
 use crate::catalog::Catalog;
 use crate::deadline::Deadline;
 use crate::embed::{EmbedError, Embedder, StaticEmbedder};
+use crate::examples::Examples;
 use crate::fuse::Retriever;
-use crate::index::{Index, IndexConfig, IndexError, Optional, Progress, Source};
+use crate::index::{ExampleConfig, ExampleIndex, Index, IndexConfig, IndexError, Optional, Progress, Source};
 use crate::names::Skill;
 use crate::rerank::Reranker;
 use crate::scorer::Scorer;
@@ -34,6 +35,7 @@ pub struct EngineBuilder {
     progress: Progress,
     skills: Option<Vec<Skill>>,
     sequences: Option<Sequences>,
+    examples: Option<Examples>,
     scorer: Option<Arc<dyn Scorer>>,
     shortlist: Option<usize>,
     reranker: Option<Arc<dyn Reranker>>,
@@ -51,8 +53,8 @@ impl EngineBuilder {
     /// Starts with the static model and nothing else.
     pub(super) fn new(catalog: Catalog) -> Self {
         let (model, cache_dir, progress) = (Model::Static, None, Progress::default());
-        let (skills, sequences, scorer, shortlist, reranker) = (None, None, None, None, None);
-        Self { catalog, model, cache_dir, progress, skills, sequences, scorer, shortlist, reranker }
+        let (skills, sequences, examples, scorer, shortlist, reranker) = (None, None, None, None, None, None);
+        Self { catalog, model, cache_dir, progress, skills, sequences, examples, scorer, shortlist, reranker }
     }
 
     /// Ranks by meaning with this model. The static one helps it along in the hybrid mode, and stands in where it
@@ -119,6 +121,14 @@ impl EngineBuilder {
         self
     }
 
+    /// Ranks tools by requests that they served, besides those that stand in the catalog ([`Tool::examples`](crate::Tool::examples)); see
+    /// [`Engine::example_stats`].
+    #[must_use]
+    pub fn examples(mut self, examples: Examples) -> Self {
+        self.examples = Some(examples);
+        self
+    }
+
     /// Lets this scorer rank the tools of every pick, in place of the built-in ranking. Skills it does not see, and tools
     /// in use raise nothing.
     #[must_use]
@@ -166,6 +176,7 @@ impl EngineBuilder {
         };
         let deadline = optional.as_ref().map(|optional| optional.deadline);
         let cache_dir = self.cache_dir.clone();
+        let of_examples = ExampleConfig { cache_dir: cache_dir.clone(), progress: self.progress.clone(), deadline };
         let config = IndexConfig { embedders, optional, cache_dir: self.cache_dir, progress: self.progress };
         let mut index = Index::build(self.catalog, config)?;
         let skills = self
@@ -176,11 +187,16 @@ impl EngineBuilder {
         if let Some(reason) = skills.as_ref().and_then(SkillIndex::left_out) {
             index.leave_out(reason);
         }
+        let is_wanted = self.examples.is_some() || index.catalog.tools().iter().any(|tool| !tool.examples.is_empty());
+        let examples = is_wanted.then(|| {
+            ExampleIndex::build(&index, self.examples.unwrap_or_default(), &of_examples, None).map(Arc::new)
+        });
         let prior = self.sequences.map(|sequences| Arc::new(Prior::new(&sequences, &index.names)));
         Ok(Engine {
             index: Arc::new(index),
             skills: skills.map(Arc::new),
             prior,
+            examples: examples.transpose()?,
             scorer: self.scorer,
             shortlist: self.shortlist,
             reranker: self.reranker,

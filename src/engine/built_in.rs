@@ -10,7 +10,7 @@ use super::request::Request;
 use super::signals::{models, plain_signals};
 use crate::catalog::Tool;
 use crate::fuse::{Fused, Fusion, Mode};
-use crate::index::Index;
+use crate::index::{ExampleIndex, Index};
 use crate::options::PickOptions;
 use crate::query::Query;
 use crate::ranking::{ToolId, top_k};
@@ -21,6 +21,7 @@ use crate::scorer::{Score, ScoreFuture, Scorer, ScorerError};
 #[derive(Debug, Clone)]
 pub struct BuiltInScorer {
     pub(super) index: Arc<Index>,
+    pub(super) examples: Option<Arc<ExampleIndex>>,
     pub(super) mode: Mode,
 }
 
@@ -33,6 +34,7 @@ impl Scorer for BuiltInScorer {
         Box::pin(async move {
             let failed = |reason: String| ScorerError::Failed { scorer: self.mode.name().to_owned(), reason };
             let index = &*self.index;
+            let examples = self.examples.as_deref().filter(|examples| !examples.is_empty());
             let ids = tools
                 .iter()
                 .map(|tool| {
@@ -42,9 +44,10 @@ impl Scorer for BuiltInScorer {
             if models(index, self.mode).is_empty() && self.mode.uses_semantic() {
                 return Err(failed("the engine has no embedding model".to_owned()));
             }
-            let (terms, signals) = plain_signals(index, query, self.mode).map_err(failed)?;
+            let (terms, signals) = plain_signals((index, examples), query, self.mode).map_err(failed)?;
             let options = PickOptions { mode: Some(self.mode), ..PickOptions::default() };
-            let mut request = Request::new(index, query, &options).map_err(|error| failed(error.to_string()))?;
+            let request = Request::new(index, query, &options).map_err(|error| failed(error.to_string()))?;
+            let mut request = request.with_examples(examples);
             request.ask_only_of(&ids);
             let fused = Fused::new(signals, Fusion::Weighted, request.rankable());
             let best = top_k(fused.candidates(request.rankable()), MAX_CONSIDERED);

@@ -19,6 +19,7 @@ use super::ranked::{Custom, Ranked};
 use super::request::Request;
 use super::rerank::Reranked;
 use crate::access::MAX_LISTED_INELIGIBLE;
+use crate::examples::Counting;
 use crate::excerpt::one_line;
 use crate::fuse::{Fused, Fusion, Part as Summand, Raised, Retriever};
 use crate::index::{Index, Vectors};
@@ -27,7 +28,7 @@ use crate::ranking::{Candidate, ToolId};
 use crate::retrieve::FoundTerm;
 use crate::select::{Decision, Fate, Refused, picks};
 use crate::selection::{
-    AskedBy, CalledTogether, Considered, CoverEvidence, Definition, DropReason, Dropped, FusionEvidence, FusionPart,
+    AskedBy, CalledTogether, Considered, CoverEvidence, Definition, DropReason, Dropped, ExampleEvidence, FusionEvidence, FusionPart,
     Ineligible, IneligibleTool, KeywordEvidence, Pick, PriorEvidence, Provenance, SemanticEvidence, SourceEvidence,
     TermEvidence,
 };
@@ -205,6 +206,7 @@ impl<'a> Explainer<'a> {
             keyword: None,
             semantic: Vec::new(),
             fusion: None,
+            examples: None,
             prior: None,
             rerank: self.reranked.and_then(|reranked| reranked.evidence.get(&tool).copied()),
             details: None,
@@ -230,10 +232,23 @@ impl<'a> Explainer<'a> {
                     source: fused.of_source(tool).map(|gain| SourceEvidence { gain, best: gain >= self.best_source }),
                     value: fused.value(tool),
                 });
+                provenance.examples = self.example_evidence(fused, tool);
                 provenance.prior = fused.gains.get(&tool).map(|raised| self.prior_evidence(raised));
             }
         }
         provenance
+    }
+
+    /// What the tool's examples add, where they add something.
+    fn example_evidence(&self, fused: &Fused, tool: ToolId) -> Option<ExampleEvidence> {
+        let examples = self.request.examples?;
+        let gain = fused.of_examples(tool);
+        let value = |place: &usize| fused.of_example(*place);
+        // Of equal examples the first.
+        let nearest = examples.of(tool).rev().max_by(|a, b| value(a).total_cmp(&value(b))).filter(|_| gain > 0.0)?;
+        let Counting { request, origin, .. } = examples.example(nearest);
+        let share = (gain / fused.value(tool).max(gain)).clamp(0.0, 1.0);
+        Some(ExampleEvidence { gain, share, nearest: request.clone(), origin: *origin })
     }
 
     fn prior_evidence(&self, raised: &Raised) -> PriorEvidence {
@@ -251,7 +266,8 @@ impl<'a> Explainer<'a> {
         let Part { text, terms, fused } = part;
         let words = words(self.request.index, fused, text);
         let mut evidence =
-            CoverEvidence { part: (*text).to_owned(), score: fused.score_of(tool), keyword: None, semantic: None };
+            CoverEvidence { part: (*text).to_owned(), score: fused.score_of(tool), keyword: None, semantic: None, examples: None };
+        evidence.examples = self.example_evidence(fused, tool);
         for part in &fused.parts {
             match vectors(self.request.index, part.retriever) {
                 Some(vectors) => {
@@ -275,6 +291,7 @@ impl<'a> Explainer<'a> {
             rank: part.signal.rank(tool, self.request.rankable()),
             score: part.signal.of(tool),
             context: part.signal.of_context(tool),
+            examples: part.signal.of_examples(tool),
             model: vectors.embedder().identity().to_owned(),
             stands_in: self.stands_in,
             words: words.map_or_else(Vec::new, |(_, words)| {
@@ -323,6 +340,7 @@ impl<'a> Explainer<'a> {
             rank: part.signal.rank(tool, self.request.rankable()),
             score: part.signal.of(tool),
             context: part.signal.of_context(tool),
+            examples: part.signal.of_examples(tool),
             terms: evidence.collect(),
         }
     }

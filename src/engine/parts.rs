@@ -53,7 +53,10 @@ pub(super) fn parts<'q>(
     }
     let vectors = static_vectors(index).filter(|_| request.mode.uses_semantic());
     let cosines = match vectors.map(|vectors| embed(vectors, &texts, request)).transpose() {
-        Ok(embedded) => vectors.zip(embedded).map(|(vectors, embedded)| vectors.scores(&embedded)),
+        Ok(embedded) => vectors.zip(embedded).map(|(vectors, embedded)| {
+            let of_examples = request.examples.and_then(|examples| examples.cosines(vectors, &embedded));
+            (vectors.scores(&embedded), of_examples)
+        }),
         Err(reason) => {
             report.degraded(Stage::Select, format!("{reason}; the parts of the request are not told apart"));
             return Ok(Vec::new());
@@ -63,13 +66,16 @@ pub(super) fn parts<'q>(
         let mut signals = Signals::new();
         let mut terms = Vec::new();
         if request.mode.uses_keyword() {
-            let (found, signal) = retrieve::keyword(index, query_terms(&[text]), 1)?;
+            let (found, signal) = retrieve::keyword(index, query_terms(&[text]), 1, request.examples)?;
             signals.push((Retriever::Keyword, signal));
             terms = found;
         }
-        if let Some(cosines) = &cosines {
-            let scores = cosines.column(place).to_vec();
-            signals.push((Retriever::Static, Signal::cosines(scores, index)));
+        if let Some((cosines, of_examples)) = &cosines {
+            let mut signal = Signal::cosines(cosines.column(place).to_vec(), index);
+            if let (Some(examples), Some(scores)) = (request.examples, of_examples) {
+                signal = signal.with_example_cosines(examples, scores.column(place).to_vec());
+            }
+            signals.push((Retriever::Static, signal));
         }
         Ok(Part { text, terms, fused: Fused::new(signals, Fusion::Weighted, request.rankable()) })
     });

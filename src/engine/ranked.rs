@@ -182,7 +182,8 @@ pub(super) fn score(
             return Ok(Ranked::registration(scorer.name()));
         }
         None => {
-            for stage in [Stage::Keyword, Stage::Semantic, Stage::Fuse] {
+            let of_examples = request.examples.map(|_| Stage::Examples);
+            for stage in [Stage::Keyword, Stage::Semantic].into_iter().chain(of_examples).chain([Stage::Fuse]) {
                 report.skipped(stage, "a custom scorer takes its place");
             }
             request.rankable().admitted().collect()

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use crate::access::{Eligibility, named};
 use crate::deadline::Deadline;
 use crate::fuse::Mode;
-use crate::index::Index;
+use crate::index::{ExampleIndex, Index};
 use crate::names::{Mention, NameTable};
 use crate::options::{MAX_IN_USE, PickError, PickOptions};
 use crate::query::Query;
@@ -14,6 +14,8 @@ use crate::ranking::ToolId;
 /// A request and its options, checked against one catalog.
 pub(super) struct Request<'a> {
     pub(super) index: &'a Index,
+    /// What tools served before, where some have examples.
+    pub(super) examples: Option<&'a ExampleIndex>,
     pub(super) query: &'a Query,
     pub(super) options: &'a PickOptions,
     pub(super) deadline: Deadline,
@@ -50,6 +52,7 @@ impl<'a> Request<'a> {
         let (copies, rankable) = (BTreeMap::new(), None);
         let mut request = Self {
             index,
+            examples: None,
             query,
             options,
             deadline,
@@ -65,6 +68,11 @@ impl<'a> Request<'a> {
         };
         request.leave_copies_out();
         Ok(request)
+    }
+
+    /// Ranks by the examples of tools too.
+    pub(super) fn with_examples(self, examples: Option<&'a ExampleIndex>) -> Self {
+        Self { examples: examples.filter(|examples| !examples.is_empty()), ..self }
     }
 
     /// Ranks no copies of what is trusted, but for those that stay whatever their score.

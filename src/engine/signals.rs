@@ -12,7 +12,7 @@ use super::request::Request;
 use crate::deadline::{Deadline, Missed};
 use crate::embed::{EmbedError, Embedder};
 use crate::fuse::{Mode, Retriever, Signals};
-use crate::index::{Index, IndexError, RequestVectors, Vectors};
+use crate::index::{ExampleIndex, Index, IndexError, RequestVectors, Vectors};
 use crate::options::PickError;
 use crate::query::Query;
 use crate::retrieve::{self, FoundTerm, Signal, query_terms};
@@ -56,29 +56,41 @@ pub(super) fn signals(
         report.skipped(Stage::Keyword, "the mode is semantic");
     } else if request.deadline.has_passed() {
         report.failed(Stage::Keyword, "the deadline passed before it began");
-    } else if let Some(terms) = signals.add_keyword(request.index, request.query)? {
+    } else if let Some(terms) = signals.add_keyword(request.index, request.query, request.examples)? {
         found = terms;
         report.ran(Stage::Keyword);
     } else {
         report.skipped(Stage::Keyword, "the request has no words");
     }
     semantic(request, embeddings, &mut signals, report);
-    Ok((found, signals.mix()))
+    let signals = signals.mix();
+    if let Some(examples) = request.examples {
+        match &examples.left_out {
+            Some(reason) => report.failed(Stage::Examples, reason),
+            None if signals.is_empty() => report.skipped(Stage::Examples, "no retriever ran"),
+            None => report.ran(Stage::Examples),
+        }
+    }
+    Ok((found, signals))
 }
 
 /// What a mode's retrievers say of a request, with its terms that the index has, where there is no hurry; else why not.
-pub(super) fn plain_signals(index: &Index, query: &Query, mode: Mode) -> Result<(Vec<FoundTerm>, Signals), String> {
+pub(super) fn plain_signals(
+    (index, examples): (&Index, Option<&ExampleIndex>),
+    query: &Query,
+    mode: Mode,
+) -> Result<(Vec<FoundTerm>, Signals), String> {
     if let Some(reason) = index.left_out.as_ref().filter(|_| mode.uses_semantic()) {
         return Err(reason.clone());
     }
     let (mut found, mut signals) = (Vec::new(), BothSignals::default());
     if mode.uses_keyword() {
-        found = signals.add_keyword(index, query).map_err(|error| error.to_string())?.unwrap_or_default();
+        found = signals.add_keyword(index, query, examples).map_err(|error| error.to_string())?.unwrap_or_default();
     }
     for vectors in models(index, mode) {
         let embedded = Vectors::embed_query(vectors.embedder().as_ref(), query, Deadline::at(None));
         let embedded = embedded.map_err(|error| error.to_string())?;
-        signals.add_semantic(index, vectors, &embedded);
+        signals.add_semantic(index, vectors, &embedded, examples);
     }
     Ok((found, signals.mix()))
 }
@@ -92,13 +104,18 @@ struct BothSignals {
 
 impl BothSignals {
     /// Asks the keyword index; `None` where neither has words.
-    fn add_keyword(&mut self, index: &Index, query: &Query) -> Result<Option<Vec<FoundTerm>>, IndexError> {
+    fn add_keyword(
+        &mut self,
+        index: &Index,
+        query: &Query,
+        examples: Option<&ExampleIndex>,
+    ) -> Result<Option<Vec<FoundTerm>>, IndexError> {
         let add = |sentences: Vec<&str>, signals: &mut Signals| -> Result<Option<Vec<FoundTerm>>, IndexError> {
             let terms = query_terms(&sentences);
             if terms.is_empty() {
                 return Ok(None);
             }
-            let (found, signal) = retrieve::keyword(index, terms, sentences.len())?;
+            let (found, signal) = retrieve::keyword(index, terms, sentences.len(), examples)?;
             signals.push((Retriever::Keyword, signal));
             Ok(Some(found))
         };
@@ -107,9 +124,15 @@ impl BothSignals {
         Ok(found.or(of_all.map(|_| Vec::new())))
     }
 
-    fn add_semantic(&mut self, index: &Index, vectors: &Vectors, embedded: &RequestVectors) {
+    fn add_semantic(
+        &mut self,
+        index: &Index,
+        vectors: &Vectors,
+        embedded: &RequestVectors,
+        examples: Option<&ExampleIndex>,
+    ) {
         let retriever = Retriever::of(vectors.embedder().as_ref());
-        let signal = |rows| (retriever, retrieve::semantic(index, vectors, rows));
+        let signal = |rows| (retriever, retrieve::semantic(index, vectors, rows, examples));
         self.request.extend(embedded.request.as_ref().map(signal));
         self.conversation.extend(embedded.conversation.as_ref().map(signal));
     }
@@ -161,7 +184,7 @@ fn semantic(request: &Request<'_>, embeddings: &mut Embeddings, signals: &mut Bo
     let mut failure = request.index.left_out.clone();
     for vectors in models {
         match embeddings.of(vectors, request) {
-            Ok(embedded) => signals.add_semantic(request.index, vectors, embedded),
+            Ok(embedded) => signals.add_semantic(request.index, vectors, embedded, request.examples),
             Err(reason) => failure = Some(reason.clone()),
         }
     }

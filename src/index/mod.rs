@@ -6,6 +6,7 @@
 
 mod copies;
 mod error;
+mod examples;
 mod forward;
 mod keyword;
 mod optional;
@@ -26,6 +27,7 @@ use self::optional::Coming;
 use self::segment::{Segment, Segments};
 use self::sources::Sources;
 pub use error::IndexError;
+pub(crate) use examples::{ExampleConfig, ExampleIndex};
 pub(crate) use keyword::{IndexedTerm, KeywordIndex};
 pub(crate) use optional::{Optional, Source};
 pub(crate) use twins::Twins;

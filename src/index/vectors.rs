@@ -101,11 +101,16 @@ impl Vectors {
     pub(crate) fn embedder(&self) -> &Arc<dyn Embedder> {
         &self.embedder
     }
+
+    /// Returns the number of the model.
+    pub(super) fn model(&self) -> usize {
+        self.model
+    }
 }
 
-/// The vectors of tools by one model.
+/// The vectors of tools, or of other texts, by one model.
 pub(super) struct Embedding {
-    /// One tool a row.
+    /// One text a row.
     pub(super) matrix: Array2<f32>,
     /// State of the cache, where one is used.
     pub(super) cache: Option<CacheStatus>,
@@ -120,13 +125,33 @@ pub(super) fn embed_tools(
     progress: &Progress,
     deadline: Deadline,
 ) -> Result<Embedding, IndexError> {
+    let texts: Vec<String> = tools.iter().map(|tool| EmbeddingText::new(tool).text).collect();
+    let texts = Texts { role: Role::Document, texts: &texts, what: "tools" };
+    embed_texts(texts, embedder, cache_dir, progress, deadline)
+}
+
+/// Texts to embed.
+pub(super) struct Texts<'a> {
+    pub(super) role: Role,
+    pub(super) texts: &'a [String],
+    /// What they are of, for messages.
+    pub(super) what: &'static str,
+}
+
+/// As [`embed_tools`], for any texts.
+pub(super) fn embed_texts(
+    Texts { role, texts, what }: Texts<'_>,
+    embedder: &dyn Embedder,
+    cache_dir: Option<&Path>,
+    progress: &Progress,
+    deadline: Deadline,
+) -> Result<Embedding, IndexError> {
     let folder = cache_dir.filter(|_| embedder.worth_caching());
     let mut cache = folder.map(|root| VectorCache::open(root, embedder.identity(), embedder.dimensions()));
-    let texts: Vec<String> = tools.iter().map(|tool| EmbeddingText::new(tool).text).collect();
     let mut matrix = Array2::zeros((texts.len(), embedder.dimensions()));
     let mut missing = Vec::new();
     for (row, text) in texts.iter().enumerate() {
-        match cache.as_ref().and_then(|cache| cache.get(Role::Document, text)) {
+        match cache.as_ref().and_then(|cache| cache.get(role, text)) {
             Some(vector) => matrix.row_mut(row).assign(&ArrayView1::from(vector)),
             None => missing.push(row),
         }
@@ -139,7 +164,7 @@ pub(super) fn embed_tools(
     for rows in missing.chunks(if in_a_hurry { TEXTS_PER_HURRIED_WRITE } else { TEXTS_PER_WRITE }) {
         let batch: Vec<&str> = rows.iter().map(|&row| texts[row].as_str()).collect();
         let step = |embedded: usize| progress.report(done + embedded, texts.len());
-        let vectors = embedder.embed_until(Role::Document, &batch, &step, deadline.instant())?;
+        let vectors = embedder.embed_until(role, &batch, &step, deadline.instant())?;
         check_shape(embedder, &vectors, batch.len())?;
         for (&row, vector) in rows.iter().zip(&vectors) {
             matrix.row_mut(row).assign(&ArrayView1::from(vector));
@@ -147,12 +172,12 @@ pub(super) fn embed_tools(
         if let Some(cache) = &mut cache {
             let model = || embedder.identity().to_owned();
             cache
-                .insert_all(Role::Document, batch.iter().zip(vectors))
+                .insert_all(role, batch.iter().zip(vectors))
                 .map_err(|error| EmbedError::Inference { model: model(), reason: error.to_string() })?;
         }
         done += rows.len();
         if deadline.has_passed() && done < texts.len() {
-            let reason = format!("it had embedded {done} of {} tools when the deadline passed", texts.len());
+            let reason = format!("it had embedded {done} of {} {what} when the deadline passed", texts.len());
             return Err(EmbedError::Late { reason }.into());
         }
     }

@@ -72,25 +72,55 @@ pub(super) enum Item<'a> {
     Other,
 }
 
+/// What the user asked for, and what the assistant called before the user spoke again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Turn {
+    pub(crate) request: String,
+    /// Each name once, in order.
+    pub(crate) called: Vec<String>,
+}
+
+/// Reads a transcript turn by turn, oldest first; `None` where the value is something else. Of a long one the end is read.
+pub(crate) fn turns(value: &Value) -> Option<Vec<Turn>> {
+    let mut turns: Vec<Turn> = Vec::new();
+    for item in items(value)?.into_iter().rev() {
+        let called: Vec<&Value> = match item {
+            Item::User(message) => {
+                turns.extend(text(message).map(|request| Turn { request, called: Vec::new() }));
+                continue;
+            }
+            Item::Assistant(message) => formats().flat_map(|format| format.called(message)).collect(),
+            Item::Call(name) => vec![name],
+            Item::Other => continue,
+        };
+        // What was called before anything was asked answers nothing.
+        let Some(turn) = turns.last_mut() else { continue };
+        called.into_iter().filter_map(Value::as_str).for_each(|name| add_called(&mut turn.called, name));
+    }
+    Some(turns)
+}
+
+/// The items of a transcript that are read, the last one first; `None` where the value is something else.
+fn items(value: &Value) -> Option<Vec<Item<'_>>> {
+    let (items, is_transcript) = match value {
+        Value::Array(items) => (items, false),
+        Value::Object(object) => {
+            let list = |messages: &Messages| Some((messages.list, object.get(messages.list)?.as_array()?));
+            let (name, items) = messages().find_map(list)?;
+            // Much has an `input` that is no transcript.
+            (items, name != "input" || object.contains_key("model"))
+        }
+        _ => return None,
+    };
+    let items = items.iter().rev().take(MAX_MESSAGES).map(Item::of).collect::<Option<Vec<Item<'_>>>>()?;
+    (!items.is_empty() || is_transcript).then_some(items)
+}
+
 impl Transcript {
     /// Reads a transcript; `None` where the value is something else.
     fn read(value: &Value) -> Option<Self> {
-        let (items, is_transcript) = match value {
-            Value::Array(items) => (items, false),
-            Value::Object(object) => {
-                let list = |messages: &Messages| Some((messages.list, object.get(messages.list)?.as_array()?));
-                let (name, items) = messages().find_map(list)?;
-                // Much has an `input` that is no transcript.
-                (items, name != "input" || object.contains_key("model"))
-            }
-            _ => return None,
-        };
-        let items = items.iter().rev().take(MAX_MESSAGES).map(Item::of).collect::<Option<Vec<Item<'_>>>>()?;
-        if items.is_empty() && !is_transcript {
-            return None;
-        }
         let mut transcript = Self::default();
-        for item in items {
+        for item in items(value)? {
             match item {
                 Item::User(message) if transcript.said.len() <= MAX_CONTEXT_MESSAGES => {
                     transcript.said.extend(text(message));

@@ -1,19 +1,21 @@
 //! The keyword retriever.
 
-use super::Signal;
+use super::{Signal, examples, half_best};
 use super::terms::{FoundTerm, QueryTerm};
-use crate::index::{Index, IndexError};
+use crate::index::{ExampleIndex, Index, IndexError};
 
 /// Scores the tools by BM25 over the distinct terms of a request of `sentences` sentences, and returns the terms
-/// that there are.
+/// that there are. Examples raise tools.
 pub(crate) fn keyword(
     index: &Index,
     terms: Vec<QueryTerm>,
     sentences: usize,
+    examples: Option<&ExampleIndex>,
 ) -> Result<(Vec<FoundTerm>, Signal), IndexError> {
     let tools = index.catalog.len();
     let words = || terms.iter().map(|term| (term.term.as_str(), term.kind));
     let sources = index.sources.as_ref().map(|sources| sources.keyword(words()));
+    let of_examples = examples.map(|index| (index, examples::keyword(index, &terms, sentences)));
     let found = FoundTerm::all(&index.keyword, terms)?;
     let mut whole = vec![0.0; tools];
     let mut by_sentence = vec![vec![0.0; tools]; if sentences > 1 { sentences } else { 0 }];
@@ -24,13 +26,12 @@ pub(crate) fn keyword(
             own.iter().for_each(|&sentence| by_sentence[sentence][tool] += contribution);
         })?;
     }
-    let best = by_sentence.into_iter().reduce(|mut best, scores| {
-        best.iter_mut().zip(scores).for_each(|(best, score)| *best = best.max(score));
-        best
-    });
-    if let Some(best) = best {
-        whole.iter_mut().zip(best).for_each(|(whole, best)| *whole = f32::midpoint(*whole, best));
-    }
+    half_best(&mut whole, by_sentence);
     let ceiling = found.iter().map(|term| term.indexed.weight).sum();
-    Ok((found, Signal { scores: whole, floor: 0.0, ceiling, context: None, sources }))
+    let signal = Signal { scores: whole, floor: 0.0, ceiling, context: None, sources, examples: None };
+    let signal = match of_examples {
+        Some((index, scores)) => signal.with_examples(index, scores, examples::KEYWORD_SPREAD),
+        None => signal,
+    };
+    Ok((found, signal))
 }

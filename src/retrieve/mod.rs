@@ -4,10 +4,12 @@
 //! So a score is half that of the whole request and half that of the sentence that fits the tool best; `docs/results.md`
 //! tells what that gives.
 
+mod examples;
 mod keyword;
 mod semantic;
 mod terms;
 
+pub(crate) use examples::ExampleScores;
 pub(crate) use keyword::keyword;
 pub(crate) use semantic::semantic;
 pub(crate) use terms::{FoundTerm, QueryTerm, query_terms};
@@ -29,13 +31,26 @@ pub(crate) struct Signal {
     pub(crate) context: Option<Vec<f32>>,
     /// What it says of each tool's source as a whole; `None` where sources tell nothing.
     pub(crate) sources: Option<Vec<f32>>,
+    /// What it says of examples, which is in the scores; `None` where no tool has any.
+    pub(crate) examples: Option<ExampleScores>,
+}
+
+/// Makes of scores for the whole request half that, and half the score of the sentence that fits best.
+fn half_best(whole: &mut [f32], by_sentence: Vec<Vec<f32>>) {
+    let best = by_sentence.into_iter().reduce(|mut best, scores| {
+        best.iter_mut().zip(scores).for_each(|(best, score)| *best = best.max(score));
+        best
+    });
+    if let Some(best) = best {
+        whole.iter_mut().zip(best).for_each(|(whole, best)| *whole = f32::midpoint(*whole, best));
+    }
 }
 
 impl Signal {
     /// Makes a signal of a request's cosine similarities to the tools.
     pub(crate) fn cosines(scores: Vec<f32>, index: &Index) -> Self {
         let sources = index.sources.as_ref().map(|sources| sources.mean(&scores));
-        Self { scores, floor: f32::NEG_INFINITY, ceiling: 1.0, context: None, sources }
+        Self { scores, floor: f32::NEG_INFINITY, ceiling: 1.0, context: None, sources, examples: None }
     }
 
     /// Mixes what a retriever says of a request, if anything, with what it says of the conversation, whose share is
@@ -46,6 +61,7 @@ impl Signal {
             scores: zeros(),
             ceiling: 0.0,
             sources: conversation.sources.as_ref().map(|_| zeros()),
+            examples: conversation.examples.as_ref().map(ExampleScores::silent),
             ..conversation.clone()
         };
         let mut request = request.unwrap_or_else(silent);
@@ -55,6 +71,9 @@ impl Signal {
         if let (Some(own), Some(whole)) = (&mut request.sources, &conversation.sources) {
             own.iter_mut().zip(whole).for_each(|(own, whole)| *own += share * (whole - *own));
         }
+        if let (Some(own), Some(whole)) = (&mut request.examples, &conversation.examples) {
+            own.mix(whole, share);
+        }
         request.ceiling += share * (conversation.ceiling - request.ceiling);
         Self { context: Some(changes), ..request }
     }
@@ -62,6 +81,11 @@ impl Signal {
     /// Returns by how much what was said before changes the tool's score.
     pub(crate) fn of_context(&self, tool: ToolId) -> Option<f32> {
         self.context.as_ref().map(|changes| changes[tool.index()])
+    }
+
+    /// Returns by how much examples raise the tool's score.
+    pub(crate) fn of_examples(&self, tool: ToolId) -> Option<f32> {
+        self.examples.as_ref().map(|examples| examples.gains[tool.index()])
     }
 
     pub(crate) fn of(&self, tool: ToolId) -> f32 {

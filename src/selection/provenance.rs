@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::examples::ExampleOrigin;
 use crate::fuse::Fusion;
 use crate::text::{Field, TermKind};
 
@@ -45,6 +46,9 @@ pub struct Provenance {
     /// How the retrievers' scores became one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fusion: Option<FusionEvidence>,
+    /// What the tool's examples add, where they add something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub examples: Option<ExampleEvidence>,
     /// What the tool has gained by those in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prior: Option<PriorEvidence>,
@@ -70,6 +74,23 @@ pub struct CoverEvidence {
     /// What the static model says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub semantic: Option<SemanticEvidence>,
+    /// What the tool's examples add, where they add something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub examples: Option<ExampleEvidence>,
+}
+
+/// What the examples of a tool add: requests that it is for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ExampleEvidence {
+    /// What the fused value gains.
+    pub gain: f32,
+    /// The gain as a share of the fused value, 0..1.
+    pub share: f32,
+    /// The example that is most like the request.
+    pub nearest: String,
+    /// Where that comes from.
+    pub origin: ExampleOrigin,
 }
 
 /// What the keyword retriever says of a tool.
@@ -84,6 +105,9 @@ pub struct KeywordEvidence {
     /// By how much what the user said before changes the score; absent where the request stands alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<f32>,
+    /// By how much examples raise the score; absent where no tool has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub examples: Option<f32>,
     /// The request's terms that the tool has, in the order of the request.
     pub terms: Vec<TermEvidence>,
 }
@@ -115,6 +139,9 @@ pub struct SemanticEvidence {
     /// By how much what the user said before changes the score; absent where the request stands alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<f32>,
+    /// By how much examples raise the score; absent where no tool has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub examples: Option<f32>,
     /// Identity of the embedding model.
     pub model: String,
     /// Whether the model is there because another one failed.

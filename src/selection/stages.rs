@@ -16,6 +16,8 @@ pub enum Stage {
     Keyword,
     /// The semantic retriever.
     Semantic,
+    /// Raising the tools that served such requests before; only where tools have examples.
+    Examples,
     /// From signals to one value.
     Fuse,
     /// Raising what goes with the tools in use; only where the engine has sequences of calls.
@@ -38,6 +40,7 @@ impl fmt::Display for Stage {
             Self::Eligibility => "eligibility",
             Self::Keyword => "keyword",
             Self::Semantic => "semantic",
+            Self::Examples => "examples",
             Self::Fuse => "fuse",
             Self::Prior => "prior",
             Self::Scorer => "scorer",

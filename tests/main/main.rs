@@ -27,6 +27,8 @@ mod selecting;
 // What was said and called before: transcripts, tools in use, and what goes with them.
 mod history;
 mod holding;
+// Requests that tools served before.
+mod examples;
 // Custom scorers: composing, lying, failing, and being late.
 mod scoring;
 // Rerankers: what they may change, when they are asked, and that none can harm a pick.

@@ -14,6 +14,7 @@ use picktools::embed::FastEmbedder;
 use picktools::embed::{EmbedError, Embedder};
 use picktools::options::{Choice, DEFAULT_RRF_K, Fusion, TellBlocked};
 use picktools::rerank::Reranker;
+use picktools::examples::Examples;
 use picktools::sequences::Sequences;
 use picktools::skills::Skill;
 use picktools::{Catalog, Engine, EngineBuilder, Mode, PickOptions};
@@ -444,6 +445,7 @@ fn build(mut builder: EngineBuilder, is_slow: bool, cache_dir: Option<PathBuf>) 
 pub(super) struct Beside {
     pub(super) skills: Option<Vec<Skill>>,
     pub(super) sequences: Option<Sequences>,
+    pub(super) examples: Option<Examples>,
     pub(super) reranker: Option<Arc<dyn Reranker>>,
 }
 
@@ -454,6 +456,9 @@ impl Beside {
         }
         if let Some(sequences) = self.sequences {
             builder = builder.sequences(sequences);
+        }
+        if let Some(examples) = self.examples {
+            builder = builder.examples(examples);
         }
         match self.reranker {
             Some(reranker) => builder.reranker(reranker),

@@ -78,7 +78,7 @@ pub(super) struct EvalCommand {
     /// The set's own sources are trusted; no other has more than one tool unless --max-per-source says so.
     #[arg(long, value_enum, value_name = "KIND",
         conflicts_with_all = ["run_out", "signals_out", "abstention", "report", "compare", "rerank",
-            "sequences", "in_use"], help_heading = heading::EVALUATION)]
+            "sequences", "examples", "in_use"], help_heading = heading::EVALUATION)]
     poison: Option<Poison>,
     /// Compare with the runs in DIR, by a paired randomisation test.
     #[arg(long, value_name = "DIR", help_heading = heading::EVALUATION)]
@@ -197,7 +197,8 @@ impl EvalCommand {
         let context = || format!("cannot evaluate the set {}", set.name);
         let queries = QuerySet::read(&set.queries)?;
         let catalog = self.reading.open(&set.catalog).with_context(context)?;
-        let beside = Beside { skills: None, sequences: self.asking.history.sequences()?, reranker: reranker.cloned() };
+        let (sequences, examples) = (self.asking.history.sequences()?, self.asking.history.examples()?);
+        let beside = Beside { skills: None, sequences, examples, reranker: reranker.cloned() };
         let engines = plan.models.iter().map(|model| model.engine_with(catalog.clone(), beside.clone()));
         let engines = engines.collect::<anyhow::Result<Vec<Engine>>>().with_context(context)?;
         let subject = plan.subject();

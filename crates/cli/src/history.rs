@@ -6,6 +6,8 @@ use clap::Args;
 
 use super::heading;
 use super::output;
+use picktools::examples::Examples;
+use picktools::excerpt;
 use picktools::sequences::Sequences;
 use picktools::{Engine, PickOptions};
 
@@ -19,6 +21,10 @@ pub(super) struct HistoryArgs {
     /// that go with those in use.
     #[arg(long, value_name = "FILE")]
     sequences: Option<PathBuf>,
+    /// Requests that tools served, as JSON Lines: {"tool": NAME, "request": TEXT} (`picktools learn` and `picktools enrich`
+    /// write some); may be repeated. A request like one of them raises the tool.
+    #[arg(long = "examples", value_name = "FILE")]
+    examples: Vec<PathBuf>,
 }
 
 impl HistoryArgs {
@@ -31,13 +37,26 @@ impl HistoryArgs {
         Ok(self.sequences.as_ref().map(Sequences::open).transpose()?)
     }
 
-    /// Warns of sequences that the engine's catalog knows too little of.
+    /// Reads the examples, where there are some.
+    pub(super) fn examples(&self) -> anyhow::Result<Option<Examples>> {
+        let mut all: Option<Examples> = None;
+        for path in &self.examples {
+            all.get_or_insert_default().extend(Examples::open(path)?);
+        }
+        Ok(all)
+    }
+
+    /// Warns of sequences and examples that the engine's catalog knows too little of.
     pub(super) fn warn_of_strangers(&self, engine: &Engine) {
         if let (Some(path), Some(stats)) = (&self.sequences, engine.sequence_stats())
             && stats.unknown > 0
         {
             let path = path.display();
             output::warn(format!("{path}: {} names are no tools of the catalog, or ambiguous", stats.unknown));
+        }
+        if let Some(stats) = engine.example_stats().filter(|stats| !stats.unknown.is_empty()) {
+            let names = excerpt::list(&stats.unknown, ", ");
+            output::warn(format!("examples are of names that are no tools of the catalog, or ambiguous: {names}"));
         }
     }
 }

@@ -12,6 +12,8 @@ mod call;
 mod calls;
 mod check;
 mod completions;
+#[cfg(feature = "llm")]
+mod enrich;
 mod eval;
 mod heading;
 mod history;
@@ -21,6 +23,7 @@ mod index;
 mod init;
 #[cfg(any(feature = "mcp", feature = "runtime"))]
 mod interruption;
+mod learn;
 #[cfg(feature = "mcp")]
 mod live;
 mod llm;
@@ -110,6 +113,12 @@ enum Command {
     Init(init::InitCommand),
     /// Measure ranking quality and latency on queries with known answers.
     Eval(eval::EvalCommand),
+    /// Make a file of examples, for --examples, of what tools have served: transcripts, audit records, or lines of a request
+    /// and a tool.
+    Learn(learn::LearnCommand),
+    /// Ask a language model for sample requests of each tool, once a tool, and keep them in a file of examples.
+    #[cfg(feature = "llm")]
+    Enrich(enrich::EnrichCommand),
     /// List the embedding models that --model takes, and fetch them.
     Models(models::ModelsCommand),
     /// Print the completion script of a shell.
@@ -149,6 +158,9 @@ fn main() -> ExitCode {
         #[cfg(feature = "server")]
         Command::Init(command) => command.run(),
         Command::Eval(command) => command.run().map(done),
+        Command::Learn(command) => command.run().map(done),
+        #[cfg(feature = "llm")]
+        Command::Enrich(command) => command.run(),
         Command::Models(command) => command.run().map(done),
         Command::Completions(command) => command.run(Cli::command()).map(done),
     };

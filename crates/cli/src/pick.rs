@@ -22,7 +22,7 @@ use picktools::names::{NameTable, tools_section};
 use picktools::options::{Fusion, TokenBudget};
 use picktools::provider::{TranslateOptions, Translation};
 use picktools::selection::{
-    AskedBy, BlockedMatch, CalledTogether, Definition, DropReason, Field, IneligibleTool, PriorEvidence, Provenance,
+    AskedBy, BlockedMatch, CalledTogether, Definition, DropReason, ExampleEvidence, Field, IneligibleTool, PriorEvidence, Provenance,
     RerankEvidence, RerankReport, SkillPick, TermEvidence, TokenReport, WordEvidence,
 };
 use picktools::skills::{Skill, SkillFolder, SkillReport, ToolMeaning, skills_section};
@@ -136,11 +136,11 @@ impl PickCommand {
         let reranker = self.asking.rerank.open(self.asking.ranking.folders(), deadline)?;
         let catalog = self.catalog.open()?;
         let skills = self.skills.as_deref().map(read_skills).transpose()?;
-        let sequences = self.asking.history.sequences()?;
+        let (sequences, examples) = (self.asking.history.sequences()?, self.asking.history.examples()?);
         let skills = skills.unwrap_or_default();
         let beside = Some(skills.clone()).filter(|_| self.skills.is_some());
-        let engine =
-            self.asking.ranking.engine_for_pick(catalog, Beside { skills: beside, sequences, reranker }, deadline)?;
+        let beside = Beside { skills: beside, sequences, examples, reranker };
+        let engine = self.asking.ranking.engine_for_pick(catalog, beside, deadline)?;
         self.asking.history.warn_of_strangers(&engine);
         output::warnings(engine.skill_reports().iter().filter(|report| !report.is_compatible()), "");
         let mut options = PickOptions {
@@ -412,6 +412,7 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
     if let Some(keyword) = &provenance.keyword {
         writeln!(text, "      keyword   {}, BM25 {:.3}", rank(keyword.rank), keyword.score)?;
         context(text, keyword.context)?;
+        of_examples(text, keyword.examples)?;
         for term in &keyword.terms {
             let fields: Vec<&str> = term.fields.iter().map(|field: &Field| field.label()).collect();
             let TermEvidence { word, meets, contribution, .. } = term;
@@ -421,10 +422,14 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
     for semantic in &provenance.semantic {
         writeln!(text, "      semantic  {}, cosine {:.3} ({})", rank(semantic.rank), semantic.score, semantic.model)?;
         context(text, semantic.context)?;
+        of_examples(text, semantic.examples)?;
         for WordEvidence { word, contribution, meets, field, similarity, .. } in &semantic.words {
             let field = field.label();
             writeln!(text, "        {word:<20} {contribution:>7.3}  {field}: {meets} ({similarity:.2} similar)")?;
         }
+    }
+    if let Some(ExampleEvidence { gain, nearest, .. }) = &provenance.examples {
+        writeln!(text, "      examples  {gain:+.4}, the nearest: {}", output::line(nearest))?;
     }
     if let Some(PriorEvidence { gain, by, .. }) = &provenance.prior {
         writeln!(text, "      prior     {gain:+.4}")?;
@@ -446,6 +451,14 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
         writeln!(text, "      reranked  {score:.3}, from place {before} to {after}")?;
     }
     Ok(())
+}
+
+/// By how much the tool's examples raise a score.
+fn of_examples(text: &mut String, score: Option<f32>) -> std::fmt::Result {
+    match score.filter(|score| *score > 0.0) {
+        Some(score) => writeln!(text, "        {score:+.3} of it for its examples"),
+        None => Ok(()),
+    }
 }
 
 /// By how much what was said before changes a score.

@@ -9,7 +9,7 @@ use crate::excerpt::{list, one_line};
 use crate::ranking::ToolId;
 use crate::scorer::Score;
 use crate::selection::{
-    CalledTogether, CoverEvidence, FusionEvidence, KeywordEvidence, Provenance, RerankEvidence, SemanticEvidence,
+    CalledTogether, CoverEvidence, ExampleEvidence, ExampleOrigin, FusionEvidence, KeywordEvidence, Provenance, RerankEvidence, SemanticEvidence,
     TermEvidence, WordEvidence,
 };
 use crate::text::{Field, TermKind};
@@ -20,6 +20,8 @@ const QUOTED_WORDS: usize = 4;
 const QUOTED_PAIRS: usize = 2;
 /// The most characters that a reason quotes of a part of the request.
 const QUOTED_CHARS: usize = 80;
+/// The least share that examples have of a value where a reason tells of them.
+const TELLING_SHARE: f32 = 0.05;
 /// The least similarity of two words that a reason calls close.
 const CLOSE: f32 = 0.3;
 
@@ -105,14 +107,16 @@ fn lacks(Provenance { requires_ineligible, .. }: &Provenance) -> Option<String> 
 }
 
 /// What the retrievers found in the tool for the part of the request that it was picked for.
-fn fits_part(CoverEvidence { part, score, keyword, semantic }: &CoverEvidence) -> String {
-    let found = found(keyword.as_ref(), semantic.as_slice()).join("; ");
+fn fits_part(CoverEvidence { part, score, keyword, semantic, examples }: &CoverEvidence) -> String {
+    let found = found(keyword.as_ref(), semantic.as_slice());
+    let found = examples.iter().filter_map(served).chain(found).collect::<Vec<_>>().join("; ");
     format!("it is for the part {:?}, with a score of {score:.2} there: {found}", one_line(part, QUOTED_CHARS))
 }
 
 /// What the built-in ranking found in the tool.
 pub(super) fn fits(provenance: &Provenance, tool: &Tool) -> Vec<String> {
-    let mut clauses = found(provenance.keyword.as_ref(), &provenance.semantic);
+    let mut clauses: Vec<String> = provenance.examples.iter().filter_map(served).collect();
+    clauses.extend(found(provenance.keyword.as_ref(), &provenance.semantic));
     clauses.extend(source_fits(provenance, tool));
     if provenance.in_use.is_none() && is_from_context(provenance) {
         clauses.push("what was said before calls for it".to_owned());
@@ -122,6 +126,16 @@ pub(super) fn fits(provenance: &Provenance, tool: &Tool) -> Vec<String> {
         clauses.push(format!("{together} {tasks} called it with {tool_id:?}, which is in use"));
     }
     clauses
+}
+
+/// `like "book me a flight", which it served before`, where that counts for something.
+fn served(ExampleEvidence { share, nearest, origin, .. }: &ExampleEvidence) -> Option<String> {
+    let what = match origin {
+        ExampleOrigin::Definition => "an example in its definition",
+        ExampleOrigin::Served => "which it served before",
+        ExampleOrigin::Synthetic => "a request that a model wrote for it",
+    };
+    (*share >= TELLING_SHARE).then(|| format!("like {:?}, {what}", one_line(nearest, QUOTED_CHARS)))
 }
 
 /// `of all sources "mail" fits best`.

@@ -20,6 +20,8 @@ mod checking;
 mod naming;
 // Tools as providers want them.
 mod translating;
+// Examples: learned from logs, written by a model.
+mod examples;
 // Skills beside the picks.
 mod skills;
 // Picks within a budget of tokens.

@@ -1,0 +1,214 @@
+//! Requests that tools served: what they raise, what they cannot, and that nothing is different without them.
+
+use picktools::catalog::FaultKind;
+use picktools::examples::{Example, Examples, MAX_PER_TOOL, Vocabulary};
+use picktools::options::Fusion;
+use picktools::provider::TranslateOptions;
+use picktools::selection::{ExampleOrigin, Stage, StageStatus};
+use picktools::{Catalog, CatalogOptions, Engine, Mode, PickOptions, Provider, Selection, Tool, translate};
+use proptest::prelude::*;
+
+use crate::support::{KEYWORDS, WORKPLACE, catalog, engine, ids, in_mode, pick, tool, workplace};
+
+/// A request that shares no word with the tool that it is for.
+const REQUEST: &str = "my gizmo is bust again, who can have a look?";
+const SERVED: &str = "the gizmo is bust";
+const FOR: &str = "helpdesk/create_ticket";
+
+fn bytes(selection: &Selection) -> String {
+    serde_json::to_string(selection).expect("it serialises")
+}
+
+fn with(examples: &[(&str, &str)]) -> Engine {
+    let mut list = Examples::default();
+    list.extend(examples.iter().map(|&(tool, request)| Example::new(tool, request)));
+    Engine::builder(workplace()).examples(list).build().expect("the static model needs nothing")
+}
+
+fn place(selection: &Selection, id: &str) -> Option<usize> {
+    ids(selection).iter().position(|pick| *pick == id)
+}
+
+#[test]
+fn a_request_like_one_that_a_tool_served_raises_it_and_the_reason_says_so() {
+    let options = PickOptions { max_candidates: 10, ..PickOptions::default() };
+    let engine = with(&[(FOR, SERVED)]);
+    assert!(place(&pick(&WORKPLACE, REQUEST, &options), FOR).is_none_or(|place| place > 0));
+    for options in [options.clone(), in_mode(Mode::Keyword), in_mode(Mode::Semantic)] {
+        let selection = pick(&engine, REQUEST, &options);
+        assert_eq!(place(&selection, FOR), Some(0), "{:?}", options.mode);
+        let pick = &selection.picks[0];
+        assert!(pick.reason.starts_with(&format!("Like {SERVED:?}, which it served before; ")), "{}", pick.reason);
+        let examples = pick.provenance.examples.as_ref().expect("they add something");
+        assert_eq!((&*examples.nearest, examples.origin), (SERVED, ExampleOrigin::Served));
+        let fusion = pick.provenance.fusion.as_ref().expect("it is fused");
+        assert!(examples.gain > 0.0 && examples.gain <= fusion.value + 1e-3);
+        assert_eq!(selection.stages.iter().filter(|report| report.stage == Stage::Examples).count(), 1);
+        let ranked = selection.picks.windows(2).all(|pair| pair[0].score >= pair[1].score);
+        assert!(ranked && (0.0..=1.0).contains(&pick.score));
+    }
+    let before = pick(&WORKPLACE, REQUEST, &PickOptions::default()).answerable.expect("it is estimated");
+    let after = pick(&engine, REQUEST, &PickOptions::default()).answerable.expect("it is estimated");
+    assert!(after > before, "what was served before is likelier to be served again: {before} {after}");
+}
+
+#[test]
+fn a_part_of_a_request_is_known_again_as_well() {
+    let engine = with(&[(FOR, SERVED)]);
+    let asked = "Show me the air quality readings in Krakow and then look why the gizmo is bust";
+    let selection = pick(&engine, asked, &PickOptions::default());
+    assert!(place(&selection, FOR).is_some() && place(&selection, "weather/get_air_quality").is_some(), "{:?}", ids(&selection));
+}
+
+#[test]
+fn without_examples_the_outcome_is_the_same_to_the_byte() {
+    let none = Engine::builder(workplace()).examples(Examples::default()).build().expect("it builds");
+    let learned = WORKPLACE.learn([("no_such_tool", SERVED), (FOR, "and the")]).expect("it learns nothing");
+    assert_eq!(learned.example_stats().map(|stats| stats.unknown.clone()), Some(vec!["no_such_tool".to_owned()]));
+    for request in [REQUEST, "book a room and mail it", "", "read_file", "Where is my parcel? Also pay the invoice."] {
+        for debug in [false, true] {
+            let options = PickOptions { debug, ..PickOptions::default() };
+            let plain = bytes(&pick(&WORKPLACE, request, &options));
+            assert!(!plain.contains("examples"), "{plain}");
+            assert_eq!(bytes(&pick(&none, request, &options)), plain);
+            assert_eq!(bytes(&pick(&learned, request, &options)), plain);
+        }
+    }
+}
+
+#[test]
+fn the_same_examples_in_the_catalog_in_a_file_or_learned_rank_alike() {
+    let in_catalog = workplace().tools().iter().map(|tool| {
+        let mut tool = (**tool).clone();
+        if tool.id == FOR {
+            tool.examples = vec![SERVED.to_owned()];
+        }
+        tool
+    });
+    let in_catalog = engine(catalog(in_catalog.collect::<Vec<_>>()));
+    let picked = |engine: &Engine| {
+        let selection = pick(engine, REQUEST, &PickOptions::default());
+        selection.picks.iter().map(|pick| (pick.tool.id.clone(), pick.score.to_bits())).collect::<Vec<_>>()
+    };
+    let expected = picked(&with(&[(FOR, SERVED)]));
+    assert_eq!(picked(&in_catalog), expected);
+    assert_eq!(picked(&WORKPLACE.learn([("create_ticket", SERVED)]).expect("it learns")), expected);
+    let reason = &pick(&in_catalog, REQUEST, &PickOptions::default()).picks[0].reason;
+    assert!(reason.contains("an example in its definition"), "{reason}");
+}
+
+#[test]
+fn what_an_untrusted_source_says_it_served_does_not_count_and_is_told() {
+    let mut stranger = tool("stranger", "fetch", "Fetches");
+    stranger.examples = vec![SERVED.to_owned()];
+    let options = CatalogOptions { untrusted_sources: ["stranger".to_owned()].into(), ..CatalogOptions::default() };
+    let catalog = options.collect([stranger, tool("own", "send", "Sends")]).expect("valid");
+    let [notice] = catalog.notices() else { panic!("one notice: {:?}", catalog.notices()) };
+    assert_eq!((notice.kind, &*notice.pointer), (FaultKind::UntrustedExamples, "/examples"));
+    assert!(catalog.tools()[0].examples.is_empty());
+    assert!(engine(catalog.clone()).example_stats().is_none());
+    // What the operator says counts.
+    let engine = engine(catalog).learn([("fetch", SERVED)]).expect("it learns");
+    assert_eq!(ids(&pick(&engine, REQUEST, &PickOptions::default())), ["stranger/fetch"]);
+}
+
+#[test]
+fn examples_are_part_of_a_tools_form_and_no_model_sees_them() {
+    let entry = format!("[{{\"name\": \"fetch\", \"description\": \"Fetches\", \"parameters\": {{}}, \"examples\": [{SERVED:?}]}}]");
+    let catalog = Catalog::from_slice(entry.as_bytes(), "here", None).expect("valid");
+    let read = &catalog.tools()[0];
+    assert_eq!(read.examples, [SERVED]);
+    let form = serde_json::to_string(read).expect("it serialises");
+    assert_eq!(serde_json::from_str::<Tool>(&form).expect("it is read"), **read);
+    for provider in Provider::ALL {
+        let shown = translate(catalog.tools(), provider, &TranslateOptions::default()).expect("it can be shown");
+        assert!(!shown.tools.to_string().contains("gizmo"), "{provider}");
+    }
+    let error = Catalog::from_slice(b"[{\"name\": \"a\", \"parameters\": {}, \"examples\": [7]}]", "here", None).expect_err("no text");
+    assert!(error.to_string().contains("/examples"), "{error}");
+}
+
+#[test]
+fn who_asks_for_one_tool_a_thousand_times_moves_no_more_than_its_share() {
+    let requests: Vec<String> = (0..1_000_u32)
+        .map(|number| {
+            let word: String = number.to_string().chars().map(|digit| char::from(b'k' + digit as u8 - b'0')).collect();
+            format!("the air quality readings of {word} please")
+        })
+        .collect();
+    let greedy = WORKPLACE.learn(requests.iter().map(|request| (FOR, request.as_str()))).expect("it learns");
+    let stats = greedy.example_stats().expect("there are some");
+    assert_eq!((stats.examples, stats.tools), (MAX_PER_TOOL, 1));
+    let again = greedy.learn(requests.iter().map(|request| (FOR, request.as_str()))).expect("it learns");
+    assert_eq!(again.example_stats(), greedy.example_stats(), "nothing more comes in");
+    // Other requests are served as before.
+    for request in ["book a meeting room", "pay the invoice of March", "who merged the pull request?"] {
+        let options = PickOptions::default();
+        assert_eq!(ids(&pick(&greedy, request, &options))[0], ids(&pick(&WORKPLACE, request, &options))[0], "{request}");
+    }
+}
+
+#[test]
+fn many_examples_do_not_drown_a_tool_that_has_none() {
+    let many: Vec<(String, String)> = WORKPLACE
+        .catalog()
+        .tools()
+        .iter()
+        .filter(|tool| tool.id != "calendar/book_meeting_room")
+        .flat_map(|tool| {
+            ["please take care of this for me", "can you have a look at the other thing for us", "do the usual with the new one"]
+                .map(|request| (tool.id.clone(), request.to_owned()))
+        })
+        .collect();
+    let engine = with(&many.iter().map(|(tool, request)| (&**tool, &**request)).collect::<Vec<_>>());
+    for request in ["book a meeting room", "please reserve a meeting room for us", "can you find us a room to meet in?"] {
+        let options = PickOptions::default();
+        let before = pick(&WORKPLACE, request, &options);
+        let after = pick(&engine, request, &options);
+        assert_eq!(place(&before, "calendar/book_meeting_room"), place(&after, "calendar/book_meeting_room"), "{request}");
+    }
+}
+
+#[test]
+fn ranks_and_scorers_know_examples_too() {
+    let engine = with(&[(FOR, SERVED)]);
+    let ranks = PickOptions { fusion: Fusion::Rrf { k: 60 }, ..PickOptions::default() };
+    assert_eq!(ids(&pick(&engine, REQUEST, &ranks))[0], FOR);
+    let scorer = std::sync::Arc::new(engine.scorer(Mode::Hybrid));
+    let scored = Engine::builder(workplace()).scorer(scorer).build().expect("it builds");
+    assert_eq!(ids(&pick(&scored, REQUEST, &PickOptions::default()))[0], FOR);
+    // An engine whose scorer takes the place of retrieval says that its own examples did nothing.
+    let mut list = Examples::default();
+    list.push(Example::new(FOR, SERVED));
+    let idle = Engine::builder(workplace()).scorer(std::sync::Arc::new(KEYWORDS.scorer(Mode::Keyword))).examples(list);
+    let selection = pick(&idle.build().expect("it builds"), REQUEST, &PickOptions::default());
+    let of_examples = selection.stages.iter().find(|report| report.stage == Stage::Examples).expect("it is told");
+    assert!(matches!(of_examples.status, StageStatus::Skipped { .. }));
+}
+
+fn pairs() -> impl Strategy<Value = Vec<(&'static str, String)>> {
+    let name = prop::sample::select(vec![FOR, "book_meeting_room", "weather/get_air_quality", "nobody"]);
+    let word = prop::sample::select(vec!["gizmo", "bust", "Oslo", "the", "rain", "\"quoted\"", "12", "mail@example.org", "book"]);
+    let request = prop::collection::vec(word, 0..5).prop_map(|words| words.join(" "));
+    prop::collection::vec((name, request), 0..30)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+    #[test]
+    fn learning_is_as_building_with_the_same(pairs in pairs(), cut in 0..30_usize) {
+        let vocabulary = Vocabulary::of(WORKPLACE.catalog());
+        let mut list = Examples::default();
+        pairs.iter().for_each(|(tool, request)| drop(list.learn(tool, request, &vocabulary)));
+        let built = Engine::builder(workplace()).examples(list).build().expect("it builds");
+        let borrowed: Vec<(&str, &str)> = pairs.iter().map(|(tool, request)| (*tool, &**request)).collect();
+        let (first, then) = borrowed.split_at(cut.min(borrowed.len()));
+        let learned = WORKPLACE.learn(first.iter().copied()).and_then(|engine| engine.learn(then.iter().copied()));
+        let learned = learned.expect("it learns");
+        prop_assert_eq!(learned.example_stats(), built.example_stats());
+        let options = PickOptions { debug: true, max_candidates: 20, ..PickOptions::default() };
+        for request in [REQUEST, "rain in Oslo?", "book a room"] {
+            prop_assert_eq!(bytes(&pick(&learned, request, &options)), bytes(&pick(&built, request, &options)));
+        }
+    }
+}
