@@ -253,7 +253,8 @@ impl Fused {
             let theirs = other.sources.as_ref().unwrap_or(&other.scores);
             let sources = own.sources.as_ref().map(|own| own.iter().chain(theirs).copied().collect());
             let ceiling = own.ceiling.max(other.ceiling);
-            let signal = Signal { scores, floor: other.floor, ceiling, context: other.context, sources, examples: None };
+            let signal =
+                Signal { scores, floor: other.floor, ceiling, context: other.context, sources, examples: None };
             Some((retriever, signal))
         });
         let behind = theirs.admitted().map(|other| ToolId::from_index(tools + other.index()));

@@ -187,7 +187,10 @@ mod tests {
         ]);
         let of_transcript = [("weather in Oslo?", "get_forecast"), ("mail it", "find_user mail")];
         assert_eq!(served(&transcript.to_string()), pairs(&of_transcript));
-        assert_eq!(served(&serde_json::to_string_pretty(&json!({"messages": transcript})).expect("JSON")), pairs(&of_transcript));
+        assert_eq!(
+            served(&serde_json::to_string_pretty(&json!({"messages": transcript})).expect("JSON")),
+            pairs(&of_transcript)
+        );
         let record = json!({"time": 7, "request": "rain?", "called": ["a", "b", "a"], "picks": []});
         let nothing = json!({"request": "hello", "called": []});
         let log = format!("\u{feff}print it\tprint\r\n\n{record}\n{nothing}\n{transcript}\n");

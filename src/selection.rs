@@ -13,17 +13,17 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use self::provenance::{
-    CalledTogether, CoverEvidence, ExampleEvidence, FusionEvidence, FusionPart, KeywordEvidence, PriorEvidence, Provenance,
-    RerankEvidence, SemanticEvidence, SourceEvidence, TermEvidence, WordEvidence,
+    CalledTogether, CoverEvidence, ExampleEvidence, FusionEvidence, FusionPart, KeywordEvidence, PriorEvidence,
+    Provenance, RerankEvidence, SemanticEvidence, SourceEvidence, TermEvidence, WordEvidence,
 };
 pub use self::stages::{Degraded, Stage, StageReport, StageStatus, Timings};
 use crate::access::IneligibleReason;
 use crate::catalog::{Tool, UnknownValue};
+pub use crate::examples::ExampleOrigin;
 use crate::excerpt::{MAX_NAME_CHARS, marked};
 use crate::names::Skill;
 use crate::provider::{Detail, Provider};
 use crate::rerank::Rerank;
-pub use crate::examples::ExampleOrigin;
 pub use crate::text::{Field, TermKind};
 
 /// The version of the serialised form of [`Selection`].

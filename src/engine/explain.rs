@@ -28,9 +28,9 @@ use crate::ranking::{Candidate, ToolId};
 use crate::retrieve::FoundTerm;
 use crate::select::{Decision, Fate, Refused, picks};
 use crate::selection::{
-    AskedBy, CalledTogether, Considered, CoverEvidence, Definition, DropReason, Dropped, ExampleEvidence, FusionEvidence, FusionPart,
-    Ineligible, IneligibleTool, KeywordEvidence, Pick, PriorEvidence, Provenance, SemanticEvidence, SourceEvidence,
-    TermEvidence,
+    AskedBy, CalledTogether, Considered, CoverEvidence, Definition, DropReason, Dropped, ExampleEvidence,
+    FusionEvidence, FusionPart, Ineligible, IneligibleTool, KeywordEvidence, Pick, PriorEvidence, Provenance,
+    SemanticEvidence, SourceEvidence, TermEvidence,
 };
 use crate::sequences::Gain;
 
@@ -265,8 +265,13 @@ impl<'a> Explainer<'a> {
     fn cover_evidence(&self, part: &Part<'_>, tool: ToolId) -> CoverEvidence {
         let Part { text, terms, fused } = part;
         let words = words(self.request.index, fused, text);
-        let mut evidence =
-            CoverEvidence { part: (*text).to_owned(), score: fused.score_of(tool), keyword: None, semantic: None, examples: None };
+        let mut evidence = CoverEvidence {
+            part: (*text).to_owned(),
+            score: fused.score_of(tool),
+            keyword: None,
+            semantic: None,
+            examples: None,
+        };
         evidence.examples = self.example_evidence(fused, tool);
         for part in &fused.parts {
             match vectors(self.request.index, part.retriever) {

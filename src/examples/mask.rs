@@ -23,17 +23,8 @@ const MAX_ABBREVIATION_CHARS: usize = 5;
 const MAX_TITLE_CHARS: usize = 3;
 
 /// Pairs of quotation marks; those that are also apostrophes come last.
-const QUOTES: [(char, char); 9] = [
-    ('"', '"'),
-    ('“', '”'),
-    ('„', '“'),
-    ('«', '»'),
-    ('「', '」'),
-    ('『', '』'),
-    ('`', '`'),
-    ('‘', '’'),
-    ('\'', '\''),
-];
+const QUOTES: [(char, char); 9] =
+    [('"', '"'), ('“', '”'), ('„', '“'), ('«', '»'), ('「', '」'), ('『', '』'), ('`', '`'), ('‘', '’'), ('\'', '\'')];
 
 /// Words that are no secrets: those that the tools of a catalog have.
 #[derive(Debug, Clone, Default)]
@@ -75,7 +66,9 @@ pub fn mask(request: &str, vocabulary: &Vocabulary) -> String {
     let mut masked = String::with_capacity(unquoted.len());
     for (at, piece) in pieces.iter().enumerate() {
         let begins = piece.begins && !hidden[at] && !vocabulary.0.is_empty();
-        let before_name = begins && is_capitalised(piece.text) && next_word(&pieces, at).is_some_and(|next| hidden[next] && is_capitalised(pieces[next].text));
+        let before_name = begins
+            && is_capitalised(piece.text)
+            && next_word(&pieces, at).is_some_and(|next| hidden[next] && is_capitalised(pieces[next].text));
         let hide = hidden[at] || before_name && !vocabulary.has(piece.text) && !is_stop_word(piece.text);
         masked.push_str(if hide { MASK } else { piece.text });
     }
@@ -128,7 +121,8 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
         // Punctuation at either end is not part of a word; a path begins with some.
         let run = &rest[..end];
         let word = run.trim_end_matches(|c: char| !c.is_alphanumeric() && c != '/');
-        let start = word.find(|c: char| c.is_alphanumeric() || matches!(c, '/' | '~' | '\\' | '@' | '.')).unwrap_or(word.len());
+        let start =
+            word.find(|c: char| c.is_alphanumeric() || matches!(c, '/' | '~' | '\\' | '@' | '.')).unwrap_or(word.len());
         let (gap, word) = match &word[start..] {
             "" => (run.len().max(rest.chars().next().map_or(1, char::len_utf8)), ""),
             word => (start, word),
@@ -160,7 +154,8 @@ fn ends_sentence(c: char) -> bool {
 /// What words, addresses, paths and ids are made of. Scripts without spaces are read character by character: only the
 /// digits among them are hidden.
 fn is_inner(c: char) -> bool {
-    c.is_alphanumeric() && !is_unspaced(c) || matches!(c, '_' | '-' | '.' | ':' | '/' | '\\' | '@' | '#' | '+' | '~' | '\'' | '’' | '&' | '=' | '%' | '?')
+    c.is_alphanumeric() && !is_unspaced(c)
+        || matches!(c, '_' | '-' | '.' | ':' | '/' | '\\' | '@' | '#' | '+' | '~' | '\'' | '’' | '&' | '=' | '%' | '?')
 }
 
 fn is_unspaced(c: char) -> bool {
@@ -225,7 +220,11 @@ fn is_address(word: &str) -> bool {
 
 fn is_path(word: &str) -> bool {
     let slashes = word.matches('/').count();
-    word.contains('\\') || word.starts_with(['/', '~']) || word.starts_with("./") || word.starts_with("../") || slashes > 1
+    word.contains('\\')
+        || word.starts_with(['/', '~'])
+        || word.starts_with("./")
+        || word.starts_with("../")
+        || slashes > 1
 }
 
 /// The text with one mask in the place of several that stand together.

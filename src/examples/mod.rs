@@ -298,7 +298,8 @@ pub(crate) fn counting(catalog: &Catalog, names: &NameTable, more: &Examples) ->
     let mut of_tools: Vec<Vec<Counting>> = vec![Vec::new(); catalog.len()];
     for tool in catalog.ids() {
         let Tool { examples, .. } = &**catalog.tool(tool);
-        let own = examples.iter().map(|request| Counting { tool, request: read(request), origin: ExampleOrigin::Definition });
+        let own =
+            examples.iter().map(|request| Counting { tool, request: read(request), origin: ExampleOrigin::Definition });
         of_tools[tool.index()].extend(own);
     }
     let mut unknown = HashSet::new();
@@ -354,7 +355,9 @@ mod tests {
         lines += "{\"tool\": \"plot\", \"request\": \"made up\", \"synthetic\": true, \"digest\": \"x\"}\r\n";
         lines += "{\"tool\": \"fax\", \"request\": \"fax it\"}\n{\"tool\": \"fax\", \"request\": \"fax that\"}\n";
         lines += "{\"tool\": \"plot\", \"request\": \"the\"}\n";
-        let word = |number: usize| format!("{}{}", char::from(b'a' + (number / 26) as u8), char::from(b'a' + (number % 26) as u8));
+        let word = |number: usize| {
+            format!("{}{}", char::from(b'a' + (number / 26) as u8), char::from(b'a' + (number % 26) as u8))
+        };
         for number in 0..MAX_PER_TOOL + 7 {
             lines += &format!("{{\"tool\": \"plot\", \"request\": \"draw z{}\"}}\n", word(number));
         }
@@ -392,7 +395,13 @@ mod tests {
     fn lines_that_are_no_example_are_refused_by_place() {
         let refused = |text: &[u8]| Examples::from_slice(text, "e.jsonl").expect_err("refused").to_string();
         let good = b"{\"tool\": \"a\", \"request\": \"b\"}\n";
-        for bad in ["[1]", "{}", "{\"tool\": \"a\"}", "{\"tool\": \"a\", \"request\": \" \"}", "{\"tool\": \"a\", \"request\": \"b\", \"synthetik\": true}"] {
+        for bad in [
+            "[1]",
+            "{}",
+            "{\"tool\": \"a\"}",
+            "{\"tool\": \"a\", \"request\": \" \"}",
+            "{\"tool\": \"a\", \"request\": \"b\", \"synthetik\": true}",
+        ] {
             let error = refused(&[good, bad.as_bytes()].concat());
             assert!(error.starts_with("e.jsonl: line 2: ") && error.contains("give {\"tool\""), "{error}");
         }

@@ -142,7 +142,9 @@ impl ExampleIndex {
             None => embed(),
             Some(_) => match deadline.run(embed) {
                 Ok(made) => made,
-                Err(Missed::Expired) => return Ok(Err("the deadline passed while the examples were embedded".to_owned())),
+                Err(Missed::Expired) => {
+                    return Ok(Err("the deadline passed while the examples were embedded".to_owned()));
+                }
                 Err(Missed::Lost(reason)) => return Ok(Err(reason)),
             },
         };

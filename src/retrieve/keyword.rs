@@ -1,7 +1,7 @@
 //! The keyword retriever.
 
-use super::{Signal, examples, half_best};
 use super::terms::{FoundTerm, QueryTerm};
+use super::{Signal, examples, half_best};
 use crate::index::{ExampleIndex, Index, IndexError};
 
 /// Scores the tools by BM25 over the distinct terms of a request of `sentences` sentences, and returns the terms

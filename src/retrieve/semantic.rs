@@ -25,8 +25,7 @@ pub(super) fn half_best(cosines: &Array2<f32>) -> Vec<f32> {
     if cosines.ncols() == 1 {
         return cosines.iter().copied().collect();
     }
-    let half_best = |row: ArrayView1<'_, f32>| {
-        f32::midpoint(row[0], row.iter().skip(1).copied().fold(f32::NEG_INFINITY, f32::max))
-    };
+    let half_best =
+        |row: ArrayView1<'_, f32>| f32::midpoint(row[0], row.iter().skip(1).copied().fold(f32::NEG_INFINITY, f32::max));
     cosines.rows().into_iter().map(half_best).collect()
 }

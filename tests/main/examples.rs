@@ -57,7 +57,11 @@ fn a_part_of_a_request_is_known_again_as_well() {
     let engine = with(&[(FOR, SERVED)]);
     let asked = "Show me the air quality readings in Krakow and then look why the gizmo is bust";
     let selection = pick(&engine, asked, &PickOptions::default());
-    assert!(place(&selection, FOR).is_some() && place(&selection, "weather/get_air_quality").is_some(), "{:?}", ids(&selection));
+    assert!(
+        place(&selection, FOR).is_some() && place(&selection, "weather/get_air_quality").is_some(),
+        "{:?}",
+        ids(&selection)
+    );
 }
 
 #[test]
@@ -114,7 +118,9 @@ fn what_an_untrusted_source_says_it_served_does_not_count_and_is_told() {
 
 #[test]
 fn examples_are_part_of_a_tools_form_and_no_model_sees_them() {
-    let entry = format!("[{{\"name\": \"fetch\", \"description\": \"Fetches\", \"parameters\": {{}}, \"examples\": [{SERVED:?}]}}]");
+    let entry = format!(
+        "[{{\"name\": \"fetch\", \"description\": \"Fetches\", \"parameters\": {{}}, \"examples\": [{SERVED:?}]}}]"
+    );
     let catalog = Catalog::from_slice(entry.as_bytes(), "here", None).expect("valid");
     let read = &catalog.tools()[0];
     assert_eq!(read.examples, [SERVED]);
@@ -124,7 +130,8 @@ fn examples_are_part_of_a_tools_form_and_no_model_sees_them() {
         let shown = translate(catalog.tools(), provider, &TranslateOptions::default()).expect("it can be shown");
         assert!(!shown.tools.to_string().contains("gizmo"), "{provider}");
     }
-    let error = Catalog::from_slice(b"[{\"name\": \"a\", \"parameters\": {}, \"examples\": [7]}]", "here", None).expect_err("no text");
+    let error = Catalog::from_slice(b"[{\"name\": \"a\", \"parameters\": {}, \"examples\": [7]}]", "here", None)
+        .expect_err("no text");
     assert!(error.to_string().contains("/examples"), "{error}");
 }
 
@@ -144,7 +151,11 @@ fn who_asks_for_one_tool_a_thousand_times_moves_no_more_than_its_share() {
     // Other requests are served as before.
     for request in ["book a meeting room", "pay the invoice of March", "who merged the pull request?"] {
         let options = PickOptions::default();
-        assert_eq!(ids(&pick(&greedy, request, &options))[0], ids(&pick(&WORKPLACE, request, &options))[0], "{request}");
+        assert_eq!(
+            ids(&pick(&greedy, request, &options))[0],
+            ids(&pick(&WORKPLACE, request, &options))[0],
+            "{request}"
+        );
     }
 }
 
@@ -156,16 +167,25 @@ fn many_examples_do_not_drown_a_tool_that_has_none() {
         .iter()
         .filter(|tool| tool.id != "calendar/book_meeting_room")
         .flat_map(|tool| {
-            ["please take care of this for me", "can you have a look at the other thing for us", "do the usual with the new one"]
-                .map(|request| (tool.id.clone(), request.to_owned()))
+            [
+                "please take care of this for me",
+                "can you have a look at the other thing for us",
+                "do the usual with the new one",
+            ]
+            .map(|request| (tool.id.clone(), request.to_owned()))
         })
         .collect();
     let engine = with(&many.iter().map(|(tool, request)| (&**tool, &**request)).collect::<Vec<_>>());
-    for request in ["book a meeting room", "please reserve a meeting room for us", "can you find us a room to meet in?"] {
+    for request in ["book a meeting room", "please reserve a meeting room for us", "can you find us a room to meet in?"]
+    {
         let options = PickOptions::default();
         let before = pick(&WORKPLACE, request, &options);
         let after = pick(&engine, request, &options);
-        assert_eq!(place(&before, "calendar/book_meeting_room"), place(&after, "calendar/book_meeting_room"), "{request}");
+        assert_eq!(
+            place(&before, "calendar/book_meeting_room"),
+            place(&after, "calendar/book_meeting_room"),
+            "{request}"
+        );
     }
 }
 
@@ -188,7 +208,17 @@ fn ranks_and_scorers_know_examples_too() {
 
 fn pairs() -> impl Strategy<Value = Vec<(&'static str, String)>> {
     let name = prop::sample::select(vec![FOR, "book_meeting_room", "weather/get_air_quality", "nobody"]);
-    let word = prop::sample::select(vec!["gizmo", "bust", "Oslo", "the", "rain", "\"quoted\"", "12", "mail@example.org", "book"]);
+    let word = prop::sample::select(vec![
+        "gizmo",
+        "bust",
+        "Oslo",
+        "the",
+        "rain",
+        "\"quoted\"",
+        "12",
+        "mail@example.org",
+        "book",
+    ]);
     let request = prop::collection::vec(word, 0..5).prop_map(|words| words.join(" "));
     prop::collection::vec((name, request), 0..30)
 }

@@ -12,9 +12,9 @@ use super::{heading, output};
 #[cfg(feature = "fastembed")]
 use picktools::embed::FastEmbedder;
 use picktools::embed::{EmbedError, Embedder};
+use picktools::examples::Examples;
 use picktools::options::{Choice, DEFAULT_RRF_K, Fusion, TellBlocked};
 use picktools::rerank::Reranker;
-use picktools::examples::Examples;
 use picktools::sequences::Sequences;
 use picktools::skills::Skill;
 use picktools::{Catalog, Engine, EngineBuilder, Mode, PickOptions};

@@ -52,7 +52,8 @@ impl LearnCommand {
                 for name in called {
                     pairs += 1;
                     let meant = catalog.as_ref().zip(names.as_ref());
-                    let Some(tool) = meant.map_or(Some(name.clone()), |(catalog, names)| id_of(catalog, names, &name)) else {
+                    let Some(tool) = meant.map_or(Some(name.clone()), |(catalog, names)| id_of(catalog, names, &name))
+                    else {
                         unknown.insert(name);
                         continue;
                     };
@@ -70,7 +71,8 @@ impl LearnCommand {
             None if text.is_empty() => {}
             None => output::verbatim(text.trim_end())?,
         }
-        let (learned, tools) = (examples.len() - before, examples.iter().map(|example| &example.tool).collect::<BTreeSet<_>>());
+        let (learned, tools) =
+            (examples.len() - before, examples.iter().map(|example| &example.tool).collect::<BTreeSet<_>>());
         output::note(format!(
             "{learned} examples learned of {pairs} in {requests} requests; {} in all, of {} tools",
             examples.len(),

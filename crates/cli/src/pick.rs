@@ -22,8 +22,8 @@ use picktools::names::{NameTable, tools_section};
 use picktools::options::{Fusion, TokenBudget};
 use picktools::provider::{TranslateOptions, Translation};
 use picktools::selection::{
-    AskedBy, BlockedMatch, CalledTogether, Definition, DropReason, ExampleEvidence, Field, IneligibleTool, PriorEvidence, Provenance,
-    RerankEvidence, RerankReport, SkillPick, TermEvidence, TokenReport, WordEvidence,
+    AskedBy, BlockedMatch, CalledTogether, Definition, DropReason, ExampleEvidence, Field, IneligibleTool,
+    PriorEvidence, Provenance, RerankEvidence, RerankReport, SkillPick, TermEvidence, TokenReport, WordEvidence,
 };
 use picktools::skills::{Skill, SkillFolder, SkillReport, ToolMeaning, skills_section};
 use picktools::{Access, Catalog, Pick, PickOptions, Provider, Query, Selection, Tool, translate};

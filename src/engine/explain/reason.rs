@@ -9,8 +9,8 @@ use crate::excerpt::{list, one_line};
 use crate::ranking::ToolId;
 use crate::scorer::Score;
 use crate::selection::{
-    CalledTogether, CoverEvidence, ExampleEvidence, ExampleOrigin, FusionEvidence, KeywordEvidence, Provenance, RerankEvidence, SemanticEvidence,
-    TermEvidence, WordEvidence,
+    CalledTogether, CoverEvidence, ExampleEvidence, ExampleOrigin, FusionEvidence, KeywordEvidence, Provenance,
+    RerankEvidence, SemanticEvidence, TermEvidence, WordEvidence,
 };
 use crate::text::{Field, TermKind};
 

@@ -47,7 +47,10 @@ fn a_log_becomes_a_file_of_masked_examples_which_pick_and_eval_use() {
     assert_eq!(first["tool"]["id"], "helpdesk/create_ticket");
     assert_eq!(first["provenance"]["examples"]["nearest"], "the gizmo of … is bust");
     let explained = answer(&["pick", request, "--catalog", WORKPLACE, "--examples", text(&file), "--explain"]);
-    assert!(explained.contains("which it served before") && explained.contains("the nearest: the gizmo of … is bust"), "{explained}");
+    assert!(
+        explained.contains("which it served before") && explained.contains("the nearest: the gizmo of … is bust"),
+        "{explained}"
+    );
     let eval = ["eval", WORKPLACE, "--examples", text(&file), "--json"];
     assert!(json(&eval)["mean"]["nDCG@10"].as_f64().expect("a number") > 0.5);
 }
@@ -80,10 +83,12 @@ fn a_language_model_writes_requests_once_a_tool_and_a_person_may_edit_them() {
     fs::write(&tools, definition("Repairs").to_string()).expect("it is written");
     fs::write(&file, "{\"tool\":\"mend\",\"request\":\"asked by somebody\"}\n").expect("it is written");
     let server = Server::new(|number, _| {
-        let text = json!({"requests": [format!("my gizmo is bust {}", "again ".repeat(number)), "mend that"]}).to_string();
+        let text =
+            json!({"requests": [format!("my gizmo is bust {}", "again ".repeat(number)), "mend that"]}).to_string();
         Reply::Json(json!({"choices": [{"message": {"role": "assistant", "content": text}}]}))
     });
-    let enrich = ["enrich", "--catalog", text(&tools), "--out", text(&file), "--llm-url", &server.url, "--llm-model", "m-1"];
+    let enrich =
+        ["enrich", "--catalog", text(&tools), "--out", text(&file), "--llm-url", &server.url, "--llm-model", "m-1"];
     let run = || {
         let output = picktools(&enrich).output().expect("it runs");
         assert_eq!((output.status.code(), &*stdout(&output)), (Some(0), ""), "{}", stderr(&output));
@@ -97,7 +102,8 @@ fn a_language_model_writes_requests_once_a_tool_and_a_person_may_edit_them() {
     assert!(server.asked()[0].body.to_string().contains("Repairs"));
 
     // A person takes a line out; nothing brings it back.
-    let edited: String = fs::read_to_string(&file).expect("it is there").lines().take(2).map(|line| format!("{line}\n")).collect();
+    let edited: String =
+        fs::read_to_string(&file).expect("it is there").lines().take(2).map(|line| format!("{line}\n")).collect();
     fs::write(&file, edited).expect("it is written");
     let (second, _) = run();
     assert_eq!((second.len(), server.asked().len()), (2, 1));
@@ -114,7 +120,8 @@ fn a_model_that_gives_nothing_usable_leaves_the_file_as_it_is() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("examples.jsonl");
     let server = Server::new(|_, _| Reply::Json(json!({"choices": [{"message": {"content": "I will not."}}]})));
-    let enrich = ["enrich", "--catalog", WORKPLACE, "--out", text(&file), "--llm-url", &server.url, "--llm-model", "m-1"];
+    let enrich =
+        ["enrich", "--catalog", WORKPLACE, "--out", text(&file), "--llm-url", &server.url, "--llm-model", "m-1"];
     let output = picktools(&enrich).output().expect("it runs");
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(!file.exists() && stderr(&output).contains("an answer that is not JSON"), "{}", stderr(&output));
