@@ -93,7 +93,7 @@ proptest! {
         for query in &queries {
             for mode in [Mode::Keyword, Mode::Semantic, Mode::Hybrid] {
                 let signals =
-                    |engine: &Engine| plain_signals(&engine.index, query, mode).map(|(_, signals)| bits(&signals));
+                    |engine: &Engine| plain_signals((&engine.index, None), query, mode).map(|(_, signals)| bits(&signals));
                 prop_assert_eq!(signals(&whole), signals(&cut));
                 for choice in [Choice::Best, Choice::Set] {
                     let mut options = PickOptions::default();

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::mask::{Vocabulary, mask};
 use crate::catalog::{Catalog, Tool, ToolId};
-use crate::excerpt::{cut, one_line};
+use crate::excerpt::one_line;
 use crate::function_words::says_something;
 use crate::json;
 use crate::names::NameTable;
@@ -166,7 +166,7 @@ fn key(request: &str) -> String {
 
 /// An example as it is read: one line, and not too long.
 fn read(request: &str) -> String {
-    cut(&one_line(request, MAX_EXAMPLE_CHARS + 1), MAX_EXAMPLE_CHARS).trim_end_matches('…').trim_end().to_owned()
+    one_line(request, MAX_EXAMPLE_CHARS)
 }
 
 impl Examples {
@@ -374,7 +374,7 @@ mod tests {
         tool.examples = vec![format!("send\n{}", "long ".repeat(1_000))];
         let (counting, _) = counted(&Catalog::from_tools([tool]).expect("valid"), "");
         assert!(counting[0].1.starts_with("send long"));
-        assert!(counting[0].1.chars().count() <= MAX_EXAMPLE_CHARS);
+        assert!(counting[0].1.chars().count() <= MAX_EXAMPLE_CHARS + 1, "and a mark that more was there");
     }
 
     #[test]

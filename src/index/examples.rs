@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use foldhash::{HashMap, HashMapExt};
-use ndarray::{Array2, ArrayView1};
+use ndarray::Array2;
 use rayon::prelude::*;
 
 use super::forward::TermKey;
@@ -19,10 +19,10 @@ use crate::examples::{Counting, ExampleStats, Examples, Vocabulary, counting};
 use crate::ranking::ToolId;
 use crate::text::{Analyzer, TermKind};
 
-/// BM25's term-frequency saturation.
-const K1: f32 = 1.2;
+/// BM25's term-frequency saturation, as of tools.
+const K1: f32 = 1.6;
 /// BM25's length normalisation.
-const B: f32 = 0.75;
+const B: f32 = 0.7;
 /// What a pair of words counts beside a word.
 const PAIR_WEIGHT: f32 = 0.25;
 
@@ -202,11 +202,6 @@ impl ExampleIndex {
     /// are no vectors by that model.
     pub(crate) fn cosines(&self, vectors: &Vectors, query: &Array2<f32>) -> Option<Array2<f32>> {
         Some(products(self.vectors.get(vectors.model())?.view(), query.view()))
-    }
-
-    /// Returns the vector of one example by a model.
-    pub(crate) fn vector(&self, vectors: &Vectors, place: usize) -> Option<ArrayView1<'_, f32>> {
-        Some(self.vectors.get(vectors.model())?.row(place))
     }
 }
 

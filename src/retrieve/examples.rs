@@ -2,9 +2,9 @@
 //!
 //! A retriever scores examples as it scores tools, and a tool's score is raised towards what its examples come to, where that is
 //! more: by a fixed share, so that the tool's own text always has its say, and a tool without examples competes with what a text
-//! alone can reach. What examples come to is a soft maximum (a logarithm of a mean of exponentials): the nearest one counts most,
-//! and others near it count too. A mean that was taken over all of them would make a tool with many different uses look like none;
-//! a sum would make one with many examples near to everything. So the sum is divided by a root of their number.
+//! alone can reach. What examples come to is a soft maximum, the logarithm of a sum of exponentials: the nearest one counts
+//! most, and others near it count too. A sum over many is high by their number alone, and who asks for one tool for whatever there
+//! is would be served with it; so the more there are, the more the sum becomes a mean.
 //!
 //! One rule, with the same constants for every catalog; `docs/results.md` has what else was tried.
 
@@ -17,10 +17,10 @@ use crate::index::{ExampleIndex, Vectors};
 /// How much of what a tool's examples score above its own text is added to that.
 const SHARE: f32 = 0.6;
 /// Scores that lie within this count nearly alike in a soft maximum: of BM25, and of cosines.
-pub(super) const KEYWORD_SPREAD: f32 = 2.0;
-const COSINE_SPREAD: f32 = 0.05;
-/// The power of the number of examples by which the sum over them is divided: 0 is a sum, 1 is a mean.
-const CROWDING: f32 = 0.25;
+pub(super) const KEYWORD_SPREAD: f32 = 5.0;
+const COSINE_SPREAD: f32 = 0.125;
+/// The number of examples from which on the sum over them is rather a mean.
+const MANY: f32 = 8.0;
 
 /// What one retriever says of the examples of a catalog.
 #[derive(Debug, Clone)]
@@ -93,7 +93,8 @@ impl Signal {
 fn pooled(scores: &[f32], spread: f32) -> f32 {
     let best = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f32 = scores.iter().map(|score| ((score - best) / spread).exp()).sum();
-    best + spread * (sum.ln() - CROWDING * (scores.len() as f32).ln())
+    let crowd = (1.0 + scores.len() as f32 / MANY) / (1.0 + 1.0 / MANY);
+    best + spread * (sum / crowd).ln()
 }
 
 #[cfg(test)]
@@ -104,11 +105,11 @@ mod tests {
     fn one_example_counts_for_itself_and_the_nearest_of_several_most() {
         assert!((pooled(&[0.4], COSINE_SPREAD) - 0.4).abs() < 1e-6);
         let far = pooled(&[0.4, -0.5, -0.5, -0.5], COSINE_SPREAD);
-        assert!(far < 0.4 && far > 0.35, "what is far takes little away: {far}");
+        assert!(far < 0.4 && far > 0.25, "what is far takes something away: {far}");
         let near = pooled(&[0.4, 0.4, 0.4, 0.4], COSINE_SPREAD);
-        assert!(near > 0.4 && near < 0.5, "what is near adds a little: {near}");
+        assert!(near > 0.4 && near < 0.56, "what is near adds something: {near}");
         let greedy: Vec<f32> = (0..50).map(|number| if number == 7 { 0.4 } else { 0.0 }).collect();
-        assert!(pooled(&greedy, COSINE_SPREAD) < far, "one of fifty tells less than one of four");
+        assert!(pooled(&greedy, COSINE_SPREAD) < 0.4, "one near example of fifty is no more than that one alone");
         assert!(pooled(&[0.0; 3], KEYWORD_SPREAD).is_finite());
     }
 }

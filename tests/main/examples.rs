@@ -229,7 +229,9 @@ proptest! {
     fn learning_is_as_building_with_the_same(pairs in pairs(), cut in 0..30_usize) {
         let vocabulary = Vocabulary::of(WORKPLACE.catalog());
         let mut list = Examples::default();
-        pairs.iter().for_each(|(tool, request)| drop(list.learn(tool, request, &vocabulary)));
+        for (tool, request) in &pairs {
+            list.learn(tool, request, &vocabulary);
+        }
         let built = Engine::builder(workplace()).examples(list).build().expect("it builds");
         let borrowed: Vec<(&str, &str)> = pairs.iter().map(|(tool, request)| (*tool, &**request)).collect();
         let (first, then) = borrowed.split_at(cut.min(borrowed.len()));
