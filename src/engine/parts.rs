@@ -9,6 +9,7 @@ use super::ranked::Ranked;
 use super::report::Report;
 use super::request::Request;
 use super::signals::guarded;
+use crate::embed::ModelKind;
 use crate::function_words::says_something;
 use crate::fuse::{Fused, Fusion, Retriever, Signals};
 use crate::index::Vectors;
@@ -73,7 +74,7 @@ pub(super) fn parts<'q>(
         if let Some((cosines, of_examples)) = &cosines {
             let mut signal = Signal::cosines(cosines.column(place).to_vec(), index);
             if let (Some(examples), Some(scores)) = (request.examples, of_examples) {
-                signal = signal.with_example_cosines(examples, scores.column(place).to_vec());
+                signal = signal.with_example_cosines(examples, scores.column(place).to_vec(), ModelKind::Static);
             }
             signals.push((Retriever::Static, signal));
         }

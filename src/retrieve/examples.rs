@@ -12,13 +12,16 @@ use ndarray::Array2;
 
 use super::terms::QueryTerm;
 use super::{Signal, half_best};
+use crate::embed::ModelKind;
 use crate::index::{ExampleIndex, Vectors};
 
 /// How much of what a tool's examples score above its own text is added to that.
 const SHARE: f32 = 0.6;
-/// Scores that lie within this count nearly alike in a soft maximum: of BM25, and of cosines.
+/// Scores that lie within this count nearly alike in a soft maximum: of BM25, and of the cosines of a static model and of any
+/// other, which tells texts better apart.
 pub(super) const KEYWORD_SPREAD: f32 = 5.0;
 const COSINE_SPREAD: f32 = 0.125;
+const MODEL_SPREAD: f32 = 0.06;
 /// The number of examples from which on the sum over them is rather a mean.
 const MANY: f32 = 8.0;
 
@@ -70,8 +73,9 @@ pub(super) fn semantic(examples: &ExampleIndex, vectors: &Vectors, request: &Arr
 impl Signal {
     /// Raises the tools whose examples have higher cosines than their own texts.
     #[must_use]
-    pub(crate) fn with_example_cosines(self, examples: &ExampleIndex, cosines: Vec<f32>) -> Self {
-        self.with_examples(examples, cosines, COSINE_SPREAD)
+    pub(crate) fn with_example_cosines(self, examples: &ExampleIndex, cosines: Vec<f32>, model: ModelKind) -> Self {
+        let spread = if model == ModelKind::Static { COSINE_SPREAD } else { MODEL_SPREAD };
+        self.with_examples(examples, cosines, spread)
     }
 
     /// Raises the tools whose examples score more than their own texts do.

@@ -15,7 +15,7 @@ pub(crate) fn semantic(
 ) -> Signal {
     let signal = Signal::cosines(half_best(&vectors.scores(request)), index);
     match examples.and_then(|index| Some((index, examples::semantic(index, vectors, request)?))) {
-        Some((examples, scores)) => signal.with_example_cosines(examples, scores),
+        Some((examples, scores)) => signal.with_example_cosines(examples, scores, vectors.embedder().kind()),
         None => signal,
     }
 }
