@@ -12,7 +12,7 @@ pub(crate) fn keyword(
     sentences: usize,
 ) -> Result<(Vec<FoundTerm>, Signal), IndexError> {
     let tools = index.catalog.len();
-    let words = || terms.iter().map(|term| (term.term.as_str(), term.kind));
+    let words = || terms.iter().map(|term| (term.term.as_str(), term.kind, term.weight));
     let sources = index.sources.as_ref().map(|sources| sources.keyword(words()));
     let found = FoundTerm::all(&index.keyword, terms)?;
     let mut whole = vec![0.0; tools];

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::analysis::split_identifier;
+use super::values::{self, Taken};
 use crate::catalog::Tool;
 
 /// The most text of one field that is indexed, in bytes; a description longer than that is cut.
@@ -67,6 +68,11 @@ pub(crate) fn texts(tool: &Tool) -> Vec<(Field, &str)> {
         schema_texts(parameters, &mut texts);
     }
     texts.into_iter().map(|(field, text)| (field, beginning(text))).collect()
+}
+
+/// The kinds of values that the tool's parameters take, each with the first parameter that takes it.
+pub(crate) fn taken(tool: &Tool) -> Vec<Taken<'_>> {
+    tool.parameters.as_ref().map(values::taken).unwrap_or_default()
 }
 
 /// What is read of a field.

@@ -20,7 +20,7 @@ fn check(requests: &[(&str, &[(ValueKind, &str)])]) {
 fn files_and_paths() {
     check(&[
         ("rename notes.txt to notes-2024.txt", &[(Path, "notes.txt"), (Path, "notes-2024.txt")]),
-        ("lines 300-340 of server.log", &[(Id, "300-340"), (Path, "server.log")]),
+        ("lines 300-340 of server.log", &[(Number, "300-340"), (Path, "server.log")]),
         ("who wrote line 214 of src/billing/tax.py?", &[(Number, "214"), (Path, "src/billing/tax.py")]),
         ("tar up /etc/postfix, please", &[(Path, "/etc/postfix")]),
         ("open ~/Movies and (./mobile).", &[(Path, "~/Movies"), (Path, "./mobile")]),
