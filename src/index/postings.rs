@@ -16,7 +16,7 @@ use tantivy::{Index, InvertedIndexReader, TERMINATED, TantivyDocument, Term};
 
 use super::forward::{ForwardIndex, ToolTerms};
 use crate::catalog::Tool;
-use crate::text::{AnalyzedTerm, Analyzer, Field, TermKind, taken, texts, words};
+use crate::text::{AnalyzedTerm, Analyzer, Field, Taken, TermKind, taken, texts, words};
 
 /// Field weights are multiples of this.
 pub(super) const WEIGHT_UNIT: f32 = 0.5;
@@ -46,7 +46,7 @@ pub(super) fn repeats(field: Field, text: &str) -> u8 {
     }
 }
 
-/// How many times a kind of value is indexed that a tool's parameters take.
+/// How many times a kind of value is indexed that a tool takes.
 const VALUE_REPEATS: u8 = 2;
 
 /// How many times a term is indexed. Pairs are formed of names and prose only.
@@ -169,8 +169,8 @@ fn analyse(tool: &Tool, analyzer: &mut Analyzer) -> Analysis {
             analysis.add(term, term_repeats(field, repeats, kind), field);
         });
     }
-    for (kind, _) in taken(tool) {
-        analysis.add(kind.term(), VALUE_REPEATS, Field::ParameterNames);
+    for Taken { kind, field, .. } in taken(tool) {
+        analysis.add(kind.term(), VALUE_REPEATS, field);
     }
     analysis.terms.merge();
     analysis

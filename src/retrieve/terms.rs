@@ -73,8 +73,10 @@ pub(crate) fn query_terms(sentences: &[&str]) -> Vec<QueryTerm> {
                 terms.add(term, kind, &text[start..end], weight, sentence);
             }
         });
-        for Value { kind, range, .. } in values {
-            terms.add(kind.term(), TermKind::Value, &text[range], 1.0, sentence);
+        for Value { kind, range, of_file, .. } in values {
+            for kind in [Some(kind), of_file].into_iter().flatten() {
+                terms.add(kind.term(), TermKind::Value, &text[range.clone()], 1.0, sentence);
+            }
         }
     }
     let mut terms = terms.terms;

@@ -70,9 +70,10 @@ pub(crate) fn texts(tool: &Tool) -> Vec<(Field, &str)> {
     texts.into_iter().map(|(field, text)| (field, beginning(text))).collect()
 }
 
-/// The kinds of values that the tool's parameters take, each with the first parameter that takes it.
+/// The kinds of values that the tool takes, each once.
 pub(crate) fn taken(tool: &Tool) -> Vec<Taken<'_>> {
-    tool.parameters.as_ref().map(values::taken).unwrap_or_default()
+    let texts: Vec<(Field, &str)> = own_texts(tool).into_iter().map(|(field, text)| (field, beginning(text))).collect();
+    values::taken(tool.parameters.as_ref(), &texts)
 }
 
 /// What is read of a field.

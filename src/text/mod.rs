@@ -13,4 +13,4 @@ pub(crate) use analysis::{AnalyzedTerm, Analyzer, words};
 pub use document::Field;
 pub(crate) use document::{EmbeddingText, taken, texts};
 pub use values::ValueKind;
-pub(crate) use values::{Value, values};
+pub(crate) use values::{Taken, Value, values};

@@ -2,12 +2,13 @@
 //!
 //! "Rename notes.txt to notes-2024.txt" has nothing to do with notes: what it tells is that the tool takes a path. So the
 //! words within a value count less, and what kind of value it is, is a term that tools have whose parameters take such a
-//! thing. A value is told by its form alone; what looks like none is words. The ending of a file's name is a word like
+//! thing, or that speak of it. A value is told by its form alone; what looks like none is words. The ending of a file's name is a word like
 //! others: `offer.docx` wants a tool for that kind of file.
 //!
 //! Text is read once, a word after the other; only what may be a date looks at the words behind it, and only quotes look
 //! ahead, [`MAX_QUOTED_BYTES`] at most.
 
+mod endings;
 mod forms;
 mod parameters;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use self::endings::of_file;
 use self::forms::{date, path, quoted, single};
 pub(crate) use self::parameters::{Taken, taken};
 
@@ -42,11 +44,43 @@ pub enum ValueKind {
     Id,
     /// Text in quotes.
     Text,
+    /// A picture, by the ending of a file's name; so are those that follow.
+    Image,
+    /// A recording of sound.
+    Audio,
+    /// A recording of pictures.
+    Video,
+    /// A table, or a book of tables.
+    Spreadsheet,
+    /// Written text.
+    Document,
+    /// Slides.
+    Presentation,
+    /// Files in one file.
+    Archive,
+    /// Source code.
+    Code,
 }
 
 impl ValueKind {
     /// Every kind, in the order in which reasons name them.
-    pub const ALL: [Self; 7] = [Self::Path, Self::Url, Self::Email, Self::Date, Self::Number, Self::Id, Self::Text];
+    pub const ALL: [Self; 15] = [
+        Self::Path,
+        Self::Url,
+        Self::Email,
+        Self::Date,
+        Self::Number,
+        Self::Id,
+        Self::Text,
+        Self::Image,
+        Self::Audio,
+        Self::Video,
+        Self::Spreadsheet,
+        Self::Document,
+        Self::Presentation,
+        Self::Archive,
+        Self::Code,
+    ];
 
     /// Returns the words that a sentence uses for a value of the kind.
     pub fn label(self) -> &'static str {
@@ -58,6 +92,14 @@ impl ValueKind {
             Self::Number => "a number",
             Self::Id => "an identifier",
             Self::Text => "a text",
+            Self::Image => "an image",
+            Self::Audio => "a sound file",
+            Self::Video => "a video",
+            Self::Spreadsheet => "a spreadsheet",
+            Self::Document => "a document",
+            Self::Presentation => "a presentation",
+            Self::Archive => "an archive",
+            Self::Code => "source code",
         }
     }
 
@@ -71,6 +113,14 @@ impl ValueKind {
             Self::Number => "takes:number",
             Self::Id => "takes:id",
             Self::Text => "takes:text",
+            Self::Image => "takes:image",
+            Self::Audio => "takes:audio",
+            Self::Video => "takes:video",
+            Self::Spreadsheet => "takes:spreadsheet",
+            Self::Document => "takes:document",
+            Self::Presentation => "takes:presentation",
+            Self::Archive => "takes:archive",
+            Self::Code => "takes:code",
         }
     }
 
@@ -83,8 +133,8 @@ impl ValueKind {
     pub(crate) fn word_weight(self) -> f32 {
         match self {
             Self::Url | Self::Email => 0.0,
-            Self::Path | Self::Date | Self::Number | Self::Text => 0.5,
             Self::Id => 0.75,
+            _ => 0.5,
         }
     }
 }
@@ -97,11 +147,13 @@ pub(crate) struct Value {
     pub(crate) range: Range<usize>,
     /// Where the words that count less stand: all of it, but for the ending of a file's name.
     pub(crate) inner: Range<usize>,
+    /// What else it is by the ending of its name.
+    pub(crate) of_file: Option<ValueKind>,
 }
 
 impl Value {
     fn new(kind: ValueKind, range: Range<usize>) -> Self {
-        Self { kind, inner: range.clone(), range }
+        Self { kind, inner: range.clone(), range, of_file: None }
     }
 }
 
@@ -135,7 +187,8 @@ fn value(text: &str, word: Range<usize>) -> Option<Value> {
     let own = &text[word.clone()];
     if let Some(ending) = path(own) {
         let inner = word.start..word.end - ending;
-        return Some(Value { kind: ValueKind::Path, range: word, inner });
+        let of_file = of_file(&own[own.len() - ending..]);
+        return Some(Value { kind: ValueKind::Path, range: word, inner, of_file });
     }
     let (kind, within) = single(own)?;
     Some(Value::new(kind, word.start + within.start..word.start + within.end))

@@ -13,7 +13,7 @@ pub(super) fn own_words<'t>(tool: &'t Tool, terms: &[(&QueryTerm, Field)]) -> Ve
     let same = |&(query, field): &(&QueryTerm, Field)| {
         if query.kind == TermKind::Value {
             let kind = ValueKind::of_term(&query.term)?;
-            return taken(tool).into_iter().find_map(|(taken, parameter)| (taken == kind).then_some(parameter));
+            return taken(tool).into_iter().find(|taken| taken.kind == kind).map(|taken| taken.by);
         }
         let own = texts.iter().filter(|(own, _)| *own == field);
         own.flat_map(|(_, text)| words_of(text)).find(|word| word.eq_ignore_ascii_case(&query.word))

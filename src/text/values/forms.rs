@@ -2,18 +2,27 @@
 
 use std::ops::Range;
 
+use super::endings::is_ending;
 use super::{MAX_QUOTED_BYTES, ValueKind};
 
-/// Endings of names of files.
-const ENDINGS: &str = include_str!("endings.txt");
 /// Ends of names of hosts that are no English words and no endings of names of files.
 const DOMAINS: [&str; 42] = [
     "com", "org", "net", "edu", "gov", "int", "io", "dev", "app", "ai", "co", "uk", "de", "fr", "es", "it", "nl", "eu",
-    "at", "ch", "be", "se", "dk", "fi", "pl", "cz", "pt", "gr", "ie", "us", "ca", "au", "nz", "jp", "cn", "kr", "in", "br",
-    "info", "example", "test", "local",
+    "at", "ch", "be", "se", "dk", "fi", "pl", "cz", "pt", "gr", "ie", "us", "ca", "au", "nz", "jp", "cn", "kr", "in",
+    "br", "info", "example", "test", "local",
 ];
 const MONTHS: [&str; 12] = [
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
     "december",
 ];
 const QUOTES: [(char, &str); 10] = [
@@ -38,7 +47,8 @@ pub(super) fn path(word: &str) -> Option<usize> {
     }
     let letters = word.as_bytes();
     let from_drive = letters.len() > 3 && letters[0].is_ascii_alphabetic() && &letters[1..3] == b":\\";
-    let from_root = ["~/", "/", "./", "../", "\\\\"].iter().any(|root| word.strip_prefix(root).is_some_and(has_letters));
+    let from_root =
+        ["~/", "/", "./", "../", "\\\\"].iter().any(|root| word.strip_prefix(root).is_some_and(has_letters));
     if from_drive || from_root {
         return Some(ending.unwrap_or(0));
     }
@@ -57,15 +67,15 @@ pub(super) fn path(word: &str) -> Option<usize> {
 fn ending(word: &str) -> Option<usize> {
     let (name, ending) = word.rsplit_once('.')?;
     let is_name = name.ends_with(|c: char| c.is_alphanumeric() || "_-)]*".contains(c));
-    let is_known = |ending: &str| ENDINGS.split_whitespace().any(|known| known.eq_ignore_ascii_case(ending));
-    (is_name && ending.len() <= 10 && is_known(ending)).then_some(ending.len() + 1)
+    (is_name && is_ending(ending)).then_some(ending.len() + 1)
 }
 
 /// Tells what a word is that is a value by itself, and where in the word it stands.
 pub(super) fn single(word: &str) -> Option<(ValueKind, Range<usize>)> {
     let whole = 0..word.len();
     if let Some(scheme) = word.find("://") {
-        let named = word[..scheme].bytes().rev().take_while(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(byte));
+        let named =
+            word[..scheme].bytes().rev().take_while(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(byte));
         let start = scheme - named.count();
         return (start < scheme).then_some((ValueKind::Url, start..word.len()));
     }
@@ -96,9 +106,7 @@ fn is_host(word: &str) -> bool {
     let host = word.split('/').next().unwrap_or(word);
     let Some((name, end)) = host.rsplit_once('.') else { return false };
     let is_label = |label: &str| !label.is_empty() && label.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
-    name.bytes().filter(u8::is_ascii_alphabetic).count() >= 3
-        && DOMAINS.contains(&end)
-        && name.split('.').all(is_label)
+    name.bytes().filter(u8::is_ascii_alphabetic).count() >= 3 && DOMAINS.contains(&end) && name.split('.').all(is_label)
 }
 
 /// Returns `true` for a number: with a sign, a currency, marks between digits, and a short unit behind it; or two, from one
@@ -115,7 +123,10 @@ fn is_number(word: &str) -> bool {
     let is_short = unit.chars().count() <= 3 && unit.chars().all(|c| c.is_alphabetic() || "%€$£¥°".contains(c));
     // A number of five digits and more is one of an order or a member rather than an amount.
     let is_long = unit.is_empty() && word.len() >= 5 && word.bytes().all(|byte| byte.is_ascii_digit());
-    digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') && digits.contains(|c: char| c.is_ascii_digit()) && is_short && !is_long
+    digits.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+        && digits.contains(|c: char| c.is_ascii_digit())
+        && is_short
+        && !is_long
 }
 
 /// Returns `true` for what has digits and is no number, and no word with a number behind it such as `user2`.
@@ -191,7 +202,8 @@ fn is_day(word: &str) -> bool {
 fn month(word: &str) -> Option<usize> {
     let is_it = |month: &&str| {
         word.eq_ignore_ascii_case(month)
-            || (3..=4).contains(&word.len()) && month.get(..word.len()).is_some_and(|own| own.eq_ignore_ascii_case(word))
+            || (3..=4).contains(&word.len())
+                && month.get(..word.len()).is_some_and(|own| own.eq_ignore_ascii_case(word))
     };
     MONTHS.iter().position(|month| is_it(&month))
 }
@@ -199,12 +211,13 @@ fn month(word: &str) -> Option<usize> {
 /// `2024-05-01`, `2024-05-01T10:30:00Z`, `4.5.1991` or `3/14/24`.
 fn is_date(word: &str) -> bool {
     let (day, time) = word.split_once(['T', 't']).map_or((word, None), |(day, time)| (day, Some(time)));
-    let is_time = time.is_none_or(|time| is_clock(time.trim_end_matches(['Z', 'z']).split(['+', '.']).next().unwrap_or(time), ':'));
+    let is_time = time
+        .is_none_or(|time| is_clock(time.trim_end_matches(['Z', 'z']).split(['+', '.']).next().unwrap_or(time), ':'));
     let parts = |mark: char, lengths: [&[usize]; 3]| {
         let mut parts = day.split(mark);
-        let all = lengths.iter().all(|lengths| {
-            parts.next().is_some_and(|part| is_digits(part) && lengths.contains(&part.len()))
-        });
+        let all = lengths
+            .iter()
+            .all(|lengths| parts.next().is_some_and(|part| is_digits(part) && lengths.contains(&part.len())));
         all && parts.next().is_none()
     };
     let by_day = |mark| parts(mark, [&[1, 2], &[1, 2], &[2, 4]]) && time.is_none();
@@ -229,7 +242,8 @@ pub(super) fn quoted(text: &str) -> Vec<Range<usize>> {
     while let Some(letter) = text[at..].chars().next() {
         let start = at + letter.len_utf8();
         let closing = QUOTES.iter().find(|(opening, _)| *opening == letter).map(|(_, closing)| *closing);
-        let may_open = !before.is_alphanumeric() && !matches!(before, '"' | '\'') || !letter.is_ascii() && is_wide(letter);
+        let may_open =
+            !before.is_alphanumeric() && !matches!(before, '"' | '\'') || !letter.is_ascii() && is_wide(letter);
         let end = closing.filter(|_| may_open).and_then(|closing| closing_quote(text, start, closing));
         match end {
             Some(end) => {

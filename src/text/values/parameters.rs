@@ -1,18 +1,27 @@
 //! Which kinds of values the parameters of a tool take.
 //!
 //! A JSON Schema says it with `format`, with the type of a number, with the parameter's name, or in what is said of it:
-//! "file path", "owner's e-mail address". All of these are of the author's own, so each counts alike, and none is checked.
+//! "file path", "owner's e-mail address". What kinds of files a tool is for, its name and description say. All of these are of the author's own, so each counts alike, and none is checked.
 
 use serde_json::Value as Json;
 
 use super::super::analysis::words;
+use super::super::document::Field;
 use super::ValueKind;
+use super::endings::spoken_of_in;
 
 /// The most words of a description that are read: what a parameter is stands in front.
 const MAX_WORDS: usize = 12;
 
-/// A kind of value and the parameter that takes it, the first of them.
-pub(crate) type Taken<'a> = (ValueKind, &'a str);
+/// A kind of value that a tool takes, or speaks of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Taken<'a> {
+    pub(crate) kind: ValueKind,
+    /// Where the tool says so: with the name of a parameter, or in its name or description.
+    pub(crate) field: Field,
+    /// The first parameter that takes it, or the word.
+    pub(crate) by: &'a str,
+}
 
 /// Words of parameters' names that say what they take.
 fn in_name(word: &str) -> &'static [ValueKind] {
@@ -23,12 +32,12 @@ fn in_name(word: &str) -> &'static [ValueKind] {
         "email" | "emails" | "mail" | "recipient" | "recipients" | "cc" | "bcc" => &[Email],
         "date" | "time" | "datetime" | "timestamp" | "day" | "month" | "year" | "start" | "end" | "since" | "until"
         | "when" | "at" | "deadline" | "due" | "expires" | "schedule" => &[Date],
-        "amount" | "price" | "quantity" | "qty" | "count" | "limit" | "size" | "percent" | "value" | "rate" | "minutes"
-        | "seconds" | "hours" | "weight" | "length" | "width" | "height" | "distance" | "budget" | "max" | "min"
-        | "total" => &[Number],
+        "amount" | "price" | "quantity" | "qty" | "count" | "limit" | "size" | "percent" | "value" | "rate"
+        | "minutes" | "seconds" | "hours" | "weight" | "length" | "width" | "height" | "distance" | "budget"
+        | "max" | "min" | "total" => &[Number],
         "number" => &[Number, Id],
-        "id" | "ids" | "key" | "code" | "ref" | "reference" | "uuid" | "no" | "sku" | "isbn" | "ticket" | "identifier"
-        | "case" | "order" | "account" => &[Id],
+        "id" | "ids" | "key" | "code" | "ref" | "reference" | "uuid" | "no" | "sku" | "isbn" | "ticket"
+        | "identifier" | "case" | "order" | "account" => &[Id],
         "text" | "title" | "name" | "message" | "body" | "content" | "query" | "subject" | "caption" | "comment"
         | "label" | "note" | "term" | "phrase" | "word" | "words" => &[Text],
         _ => &[],
@@ -56,12 +65,24 @@ fn of_format(format: &str) -> Option<ValueKind> {
     })
 }
 
-/// Returns the kinds of values that the parameters of a schema take, at any depth, each with the first of them. The
-/// depth is bounded by the schema check.
-pub(crate) fn taken(schema: &Json) -> Vec<Taken<'_>> {
+/// Returns the kinds of values that a tool takes: those that its parameters take, at any depth (which is bounded by the
+/// schema check), and the kinds of files that its `texts` speak of.
+pub(crate) fn taken<'a>(schema: Option<&'a Json>, texts: &[(Field, &'a str)]) -> Vec<Taken<'a>> {
     let mut taken = Vec::new();
-    collect(schema, &mut taken);
+    schema.into_iter().for_each(|schema| collect(schema, &mut taken));
+    for &(field, text) in
+        texts.iter().filter(|(field, _)| matches!(field, Field::Name | Field::Title | Field::Description))
+    {
+        spoken_of_in(text).for_each(|(kind, by)| add(&mut taken, Taken { kind, field, by }));
+    }
     taken
+}
+
+/// Adds a kind unless it is there.
+fn add<'a>(taken: &mut Vec<Taken<'a>>, new: Taken<'a>) {
+    if taken.iter().all(|known| known.kind != new.kind) {
+        taken.push(new);
+    }
 }
 
 fn collect<'a>(schema: &'a Json, taken: &mut Vec<Taken<'a>>) {
@@ -87,11 +108,7 @@ fn collect<'a>(schema: &'a Json, taken: &mut Vec<Taken<'a>>) {
 }
 
 fn of_parameter<'a>(name: &'a str, property: &Json, taken: &mut Vec<Taken<'a>>) {
-    let mut add = |kind: ValueKind| {
-        if taken.iter().all(|(known, _)| *known != kind) {
-            taken.push((kind, name));
-        }
-    };
+    let mut add = |kind: ValueKind| add(taken, Taken { kind, field: Field::ParameterNames, by: name });
     let text = |key: &str| property.get(key).and_then(Json::as_str);
     text("format").and_then(of_format).into_iter().for_each(&mut add);
     if matches!(text("type"), Some("integer" | "number")) {
@@ -129,11 +146,19 @@ mod tests {
             ("who", json!({"description": "The e-mail address, or the id"}), vec![Email, Id]),
             ("when_to", json!({"description": "words"}), vec![Date]),
             ("message", json!({}), vec![Text]),
-            ("colour", json!({"description": "of the title, at most a number", "default": {"properties": {"id": {}}}}), vec![]),
-            ("far", json!({"description": "one two three four five six seven eight nine ten eleven twelve path"}), vec![]),
+            (
+                "colour",
+                json!({"description": "of the title, at most a number", "default": {"properties": {"id": {}}}}),
+                vec![],
+            ),
+            (
+                "far",
+                json!({"description": "one two three four five six seven eight nine ten eleven twelve path"}),
+                vec![],
+            ),
         ] {
             let schema = json!({"type": "object", "properties": {name: property}});
-            let mut kinds: Vec<ValueKind> = taken(&schema).into_iter().map(|(kind, _)| kind).collect();
+            let mut kinds: Vec<ValueKind> = taken(Some(&schema), &[]).into_iter().map(|taken| taken.kind).collect();
             kinds.sort_unstable_by_key(|kind| format!("{kind:?}"));
             assert_eq!(kinds, expected, "{schema}");
         }
@@ -145,7 +170,13 @@ mod tests {
             "files": {"type": "array", "items": {"properties": {"file_id": {}}}},
             "path": {},
         }});
-        assert_eq!(taken(&schema), [(ValueKind::Path, "files"), (ValueKind::Id, "file_id")]);
-        assert!(taken(&json!([])).is_empty() && taken(&json!("path")).is_empty());
+        let by =
+            |schema, texts| taken(schema, texts).into_iter().map(|taken| (taken.kind, taken.by)).collect::<Vec<_>>();
+        assert_eq!(by(Some(&schema), &[]), [(ValueKind::Path, "files"), (ValueKind::Id, "file_id")]);
+        assert!(by(Some(&json!([])), &[]).is_empty() && by(Some(&json!("path")), &[]).is_empty());
+        let texts =
+            [(Field::Name, "listTables"), (Field::Description, "Lists the sheets and slides"), (Field::Tags, "image")];
+        let found = [(ValueKind::Spreadsheet, "Tables"), (ValueKind::Presentation, "slides")];
+        assert_eq!(by(None, &texts), found);
     }
 }
