@@ -198,4 +198,31 @@ mod tests {
             ["mail", "order", "3", "s3", "put", "object"]
         );
     }
+
+    #[test]
+    fn words_within_values_count_less_unless_they_stand_outside_too() {
+        let weights = |text: &str| {
+            let terms = query_terms(&[text]).into_iter().filter(|term| term.kind != TermKind::Pair);
+            terms.map(|term| format!("{} {}", term.term, term.weight)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            weights("rename notes.txt on 3 May"),
+            ["renam 1", "note 0.5", "txt 1", "3 0.5", "may 0.5", "takes:path 1", "takes:document 1", "takes:date 1"]
+        );
+        assert_eq!(
+            weights("put AP-7790 into 'Big things'")[1..],
+            ["ap 0.75", "7790 0.75", "big 0.5", "thing 0.5", "takes:id 1", "takes:text 1"]
+        );
+        assert_eq!(weights("notes of notes.txt")[0], "note 1");
+        assert_eq!(weights("https://example.org/a"), ["takes:url 1"]);
+    }
+
+    #[test]
+    fn values_know_their_sentences_and_are_kept_short() {
+        let url = format!("see https://example.org/{}", "é".repeat(1000));
+        let terms = query_terms(&["read a.txt", " and b.txt", &url]);
+        let path = terms.iter().find(|term| term.term == "takes:path").expect("there are two");
+        assert_eq!((path.word.as_str(), path.sentences().collect::<Vec<_>>()), ("a.txt", vec![0, 1]));
+        assert!(terms.iter().all(|term| term.word.len() <= MAX_WORD_BYTES));
+    }
 }
