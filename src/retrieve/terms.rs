@@ -115,7 +115,8 @@ struct Weights(Vec<f32>);
 
 impl Weights {
     fn new(text: &str, values: &[Value]) -> Self {
-        if values.is_empty() {
+        let mut codes = opaque_codes(text).peekable();
+        if values.is_empty() && codes.peek().is_none() {
             return Self(Vec::new());
         }
         let mut weights = vec![1.0_f32; text.len()];
@@ -125,7 +126,7 @@ impl Weights {
         for Value { kind, inner, .. } in values {
             lighten(inner.clone(), kind.word_weight());
         }
-        opaque_codes(text).for_each(|range| lighten(range, 0.0));
+        codes.for_each(|range| lighten(range, 0.0));
         Self(weights)
     }
 
@@ -136,8 +137,7 @@ impl Weights {
     }
 }
 
-/// Returns where runs like `JpUuJ3Ew9z` stand, in which letters and digits alternate. Each has digits, so it is within a
-/// value or makes none.
+/// Returns where runs like `JpUuJ3Ew9z` stand, in which letters and digits alternate.
 fn opaque_codes(text: &str) -> impl Iterator<Item = Range<usize>> {
     let is_code = |run: &str| {
         let changes =
