@@ -40,6 +40,9 @@ const QUOTES: [(char, &str); 10] = [
 
 /// Returns how long the ending of a file's name is, with its full stop, if the word is a path; 0 where it has none.
 pub(super) fn path(word: &str) -> Option<usize> {
+    if !word.bytes().any(|byte| matches!(byte, b'.' | b'/' | b'\\')) {
+        return None;
+    }
     let ending = ending(word);
     let has_letters = |text: &str| text.chars().filter(|c| c.is_alphabetic()).count() >= 2;
     if word.contains("://") || word.contains('@') && !word.contains(['/', '\\']) {
@@ -73,6 +76,10 @@ fn ending(word: &str) -> Option<usize> {
 /// Tells what a word is that is a value by itself, and where in the word it stands.
 pub(super) fn single(word: &str) -> Option<(ValueKind, Range<usize>)> {
     let whole = 0..word.len();
+    let plain = word.bytes().all(|byte| byte.is_ascii_alphabetic());
+    if plain {
+        return None;
+    }
     if let Some(scheme) = word.find("://") {
         let named =
             word[..scheme].bytes().rev().take_while(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(byte));
@@ -158,7 +165,8 @@ pub(super) fn date(text: &str, words: &[Range<usize>]) -> Option<(Range<usize>, 
         between.chars().all(|c| c.is_whitespace() || matches!(c, ',' | '.'))
     };
     let first = word(0);
-    if !first.starts_with(|c: char| c.is_ascii_digit()) && month(first).is_none() {
+    let begins_with_month = || first.starts_with(char::is_uppercase) && month(first).is_some();
+    if !first.starts_with(|c: char| c.is_ascii_digit()) && !begins_with_month() {
         return None;
     }
     let year = |at: usize| follows(at) && word(at).len() == 4 && is_digits(word(at));
@@ -174,8 +182,7 @@ pub(super) fn date(text: &str, words: &[Range<usize>]) -> Option<(Range<usize>, 
             return None;
         }
     } else {
-        let is_name = month(first).is_some() && first.starts_with(char::is_uppercase);
-        if !is_name || !follows(1) || !is_day(word(1)) {
+        if !begins_with_month() || !follows(1) || !is_day(word(1)) {
             return None;
         }
         1 + usize::from(year(2))
@@ -241,6 +248,10 @@ pub(super) fn quoted(text: &str) -> Vec<Range<usize>> {
     let mut at = 0;
     while let Some(letter) = text[at..].chars().next() {
         let start = at + letter.len_utf8();
+        if letter.is_alphanumeric() || letter == ' ' {
+            (at, before) = (start, letter);
+            continue;
+        }
         let closing = QUOTES.iter().find(|(opening, _)| *opening == letter).map(|(_, closing)| *closing);
         let may_open =
             !before.is_alphanumeric() && !matches!(before, '"' | '\'') || !letter.is_ascii() && is_wide(letter);
