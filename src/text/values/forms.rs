@@ -76,8 +76,7 @@ fn ending(word: &str) -> Option<usize> {
 /// Tells what a word is that is a value by itself, and where in the word it stands.
 pub(super) fn single(word: &str) -> Option<(ValueKind, Range<usize>)> {
     let whole = 0..word.len();
-    let plain = word.bytes().all(|byte| byte.is_ascii_alphabetic());
-    if plain {
+    if word.bytes().all(|byte| byte.is_ascii_alphabetic()) {
         return None;
     }
     if let Some(scheme) = word.find("://") {

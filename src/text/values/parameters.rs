@@ -164,14 +164,16 @@ mod tests {
         }
     }
 
+    fn by<'a>(schema: Option<&'a Json>, texts: &[(Field, &'a str)]) -> Vec<(ValueKind, &'a str)> {
+        taken(schema, texts).into_iter().map(|taken| (taken.kind, taken.by)).collect()
+    }
+
     #[test]
     fn the_first_parameter_of_a_kind_stands_for_it_at_any_depth() {
         let schema = json!({"properties": {
             "files": {"type": "array", "items": {"properties": {"file_id": {}}}},
             "path": {},
         }});
-        let by =
-            |schema, texts| taken(schema, texts).into_iter().map(|taken| (taken.kind, taken.by)).collect::<Vec<_>>();
         assert_eq!(by(Some(&schema), &[]), [(ValueKind::Path, "files"), (ValueKind::Id, "file_id")]);
         assert!(by(Some(&json!([])), &[]).is_empty() && by(Some(&json!("path")), &[]).is_empty());
         let texts =
