@@ -2,7 +2,7 @@
 """Ranks benchmark sets with picktools and its rivals, each on each set in a process of its own, scores all runs with one scorer, and
 prints a table. Run it through scripts/scoreboard.sh, which installs the rivals.
 
-usage: scripts/scoreboard.py [--quick] [--readme] [--picktools PROGRAM] [--benchmarks DIR] [--left-out FILE] [--out FILE]
+usage: scripts/scoreboard.py [--quick] [--readme] [--only RANKING …] [--picktools PROGRAM] [--benchmarks DIR] [--left-out FILE]
 
 Exits with 1 where a run is wrong: a tool that is not in the catalog, one that stands twice, a request that is not asked, a ranking
 that finds next to nothing, or a figure of picktools' own that is not the scorer's. What cannot be installed is a row that says so.
@@ -10,6 +10,7 @@ that finds next to nothing, or a figure of picktools' own that is not the scorer
 
 import argparse
 import datetime
+import hashlib
 import json
 import os
 import platform
@@ -27,6 +28,7 @@ HERE = ROOT / "scripts/scoreboard"
 INSTALLED = ROOT / "target/scoreboard"
 TEN = ["metatool", "metatool-multi", "bfcl", "seal-tools", "toolbench", "toolalpaca", "apibank", "nestful", "mcpproxy-golden", "rotbench-clean"]
 WRITTEN = [f"written-{fold}" for fold in range(1, 6)]
+WEIGHED = "bfcl"  # where memory is measured
 QUICK = ["toolalpaca", "mcpproxy-golden"]
 K = 10  # as in scripts/scoreboard/rivals.py
 MARKERS = ("<!-- scoreboard -->", "<!-- /scoreboard -->")
@@ -133,9 +135,14 @@ class PythonRival:
         pins = (HERE / f"requirements/{self.key}.txt").read_text(encoding="utf-8")
         self.version = re.search(rf"^{self.key}==(\S+)", pins, re.MULTILINE)[1]
 
+    def made_of(self):
+        return [HERE / "rivals.py", HERE / f"requirements/{self.key}.txt"]
+
     def rank(self, each, run, work):
         command = [INSTALLED / self.key / "venv/bin/python", HERE / "rivals.py", self.key, each.tools, each.queries, run]
-        printed, peak = launched(command, work, {"SCOREBOARD_WEIGHTS": str(INSTALLED / "weights")})
+        # What memory is measured on is embedded anew.
+        vectors = "" if each.name == WEIGHED else str(INSTALLED / "vectors")
+        printed, peak = launched(command, work, {"SCOREBOARD_WEIGHTS": str(INSTALLED / "weights"), "SCOREBOARD_VECTORS": vectors})
         told = json.loads(printed.splitlines()[-1])
         if told["version"] != self.version:
             raise Wrong(f"{self.key} {told['version']} is installed, and pinned is {self.version}")
@@ -157,6 +164,9 @@ class Ratel:
             raise Missing(reason("ratel"))
         lock = (HERE / "ratel/Cargo.lock").read_text(encoding="utf-8")
         self.version = re.search(r'name = "ratel-ai-core"\nversion = "(.*)"', lock)[1]
+
+    def made_of(self):
+        return [HERE / "ratel/src/main.rs", HERE / "ratel/Cargo.lock"]
 
     def rank(self, each, run, work):
         printed, peak = launched([self.program, each.tools, each.queries, K, run], work)
@@ -186,6 +196,9 @@ class Picktools:
     def check(self):
         if not self.program.is_file():
             raise Wrong(f"there is no program {self.program}: build it with `cargo build --release`, or name it with --picktools")
+
+    def made_of(self):
+        return [self.program]
 
     def rank(self, each, run, work):
         # A cache of its own, as the others embed the catalog each time, too.
@@ -220,6 +233,14 @@ def rivals(program):
     ]
 
 
+def digest(paths):
+    """One digest of files, in their order."""
+    total = hashlib.sha256()
+    for path in paths:
+        total.update(hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()
+
+
 def timed(seconds, each):
     if len(seconds) != len(each.query_ids):
         raise Wrong(f"{len(seconds)} requests of {each.name} were timed, and there are {len(each.query_ids)}")
@@ -245,6 +266,25 @@ def scored(each, run, scorer):
     return figures
 
 
+def made_of(rival, sets):
+    return digest([*rival.made_of(), *(path for each in sets for path in (each.tools, each.queries, each.qrels))])
+
+
+def earlier(rivals, sets, path):
+    """Rows of an earlier run, which must be of the same sets, programs and pins."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if rivals and path.is_file() else {}
+    except (ValueError, KeyError) as error:
+        raise Wrong(f"{path} is no file of this program's figures ({error!r}): remove it") from error
+    for rival in rivals:
+        row = rows.get(rival.key)
+        if row and "missing" not in row:
+            rival.check()
+            if row.get("of") != made_of(rival, sets):
+                raise Wrong(f"{path} has {row['title']} of other sets, another program or other pins: name {rival.key} with --only, too")
+    return {rival.key: rows[rival.key] for rival in rivals if rival.key in rows}
+
+
 def measure(rival, sets, scorer, work, results):
     """Asks a rival all sets; its row."""
     row = {"title": rival.title, "sets": {}}
@@ -253,7 +293,8 @@ def measure(rival, sets, scorer, work, results):
     except Missing as missing:
         say(f"{rival.title.format(version='')}: {missing}")
         return {**row, "title": rival.title.replace(" {version}", ""), "missing": str(missing)}
-    row |= {"title": rival.title.format(version=rival.version), "download": rival.download()}
+    row |= {"title": rival.title.format(version=rival.version), "download": rival.download(), "of": made_of(rival, sets)}
+    row |= {"machine": machine(), "date": datetime.date.today().isoformat()}
     for whole in sets:
         # Only where there are very many tools and requests of minutes each would come of it.
         each = whole.sample(rival.sample, work) if rival.sample and len(whole.tool_ids) > 10_000 else whole
@@ -315,7 +356,7 @@ def columns(sets):
     spelt = {"nDCG@10": "nDCG@10", "S@1": "Success@1", "C@10": "complete in 10"}
     quality = [(spelt[m] + what, group, m) for what, group, measures in groups if group for m in measures]
     timed = [n for n in ("metatool", "bfcl", "toolbench") if n in names] or names
-    return quality, [(n, f"p50, {sizes[n]:,} tools") for n in timed], "bfcl" if "bfcl" in names else names[0]
+    return quality, [(n, f"p50, {sizes[n]:,} tools") for n in timed], WEIGHED if WEIGHED in names else names[0]
 
 
 def table(rows, sets, lefts):
@@ -365,11 +406,12 @@ def notes(rows, sets, lefts):
     sampled = {(row["title"], name): figures["asked"] for row in rows.values() for name, figures in row["sets"].items()
                if figures["asked"] < next(len(s.query_ids) for s in sets if s.name == name)}
     text += [f"{title} is asked {asked} requests of {name}, drawn by a fixed seed." for (title, name), asked in sampled.items()]
+    when = sorted({f"{row['machine']}, {row['date']}" for row in rows.values() if "missing" not in row})
     text.append(
         f"Ten picks a request, each ranking on one processor and in a process of its own; p50 of picktools with evidence and reasons; memory is the peak with "
         "reading and indexing; the download is all that pip or cargo fetches for it here (wheels or crates, and weights), and picktools' program file. Rivals "
         "that take texts get the name in words, the description, and the names and descriptions of parameters. "
-        f"{machine()}, {datetime.date.today().isoformat()}, `scripts/scoreboard.sh`."
+        f"{'; '.join(when)}; `scripts/scoreboard.sh`."
     )
     return " ".join(text)
 
@@ -412,12 +454,13 @@ def arguments():
     parser.add_argument("--scorer", type=Path, help="default: ../bin/score.py of the benchmarks")
     parser.add_argument("--written", type=Path, help="what writes the folds of written servers (default: ../bin/written_sets.py of the benchmarks)")
     parser.add_argument("--left-out", type=Path, help="what models/train/fusion/fit.py printed (default: it is run, but for --quick)")
-    parser.add_argument("--only", metavar="RANKING", nargs="+", help="only these rows, of ratel, fastmcp, …, keyword, default, tuned")
-    parser.add_argument("--out", type=Path, default=INSTALLED / "results.json", help="all figures as JSON (default: target/scoreboard/results.json)")
+    parser.add_argument("--only", metavar="RANKING", nargs="+", help="ask only these (ratel, fastmcp, …, tuned); the other rows are those of an earlier run, in --out")
+    parser.add_argument("--out", type=Path, help="all figures as JSON (default: target/scoreboard/results.json, with --quick quick.json)")
     chosen = parser.parse_args()
-    if chosen.readme and (chosen.quick or chosen.only):
-        parser.error("--readme wants the whole table: leave out --quick and --only")
+    if chosen.readme and chosen.quick:
+        parser.error("--readme wants the whole table: leave out --quick")
     chosen.picktools = chosen.picktools.resolve()
+    chosen.out = chosen.out or INSTALLED / ("quick.json" if chosen.quick else "results.json")
     chosen.benchmarks = chosen.benchmarks.resolve()
     chosen.scorer = chosen.scorer or chosen.benchmarks / "../bin/score.py"
     chosen.written = chosen.written or chosen.benchmarks / "../bin/written_sets.py"
@@ -432,6 +475,7 @@ def main():
     INSTALLED.mkdir(parents=True, exist_ok=True)
     runs = INSTALLED / "runs"
     runs.mkdir(exist_ok=True)
+    (INSTALLED / "vectors").mkdir(exist_ok=True)
     all_rivals = rivals(chosen.picktools)
     if unknown := set(chosen.only or ()) - {rival.key for rival in all_rivals}:
         raise Wrong(f"--only {' '.join(unknown)}: there are {', '.join(rival.key for rival in all_rivals)}")
@@ -441,11 +485,16 @@ def main():
         if not chosen.quick:
             subprocess.run([sys.executable, str(chosen.written), str(work)], check=True)
             sets += [Set(work / name) for name in WRITTEN]
-        picked = [rival for rival in all_rivals if not chosen.only or rival.key in chosen.only]
-        wants = any(rival.key == "tuned" for rival in picked) and (chosen.left_out or not chosen.quick)
-        lefts = left_out(chosen.left_out) if wants else {}
-        rows = {rival.key: measure(rival, sets, chosen.scorer, work, runs) for rival in picked}
-    chosen.out.write_text(json.dumps({"machine": machine(), "rows": rows, "left_out": lefts}, indent=1), encoding="utf-8")
+        again = [rival for rival in all_rivals if not chosen.only or rival.key in chosen.only]
+        known = earlier([rival for rival in all_rivals if rival not in again], sets, chosen.out)
+        wants = "tuned" in known or any(rival.key == "tuned" for rival in again)
+        lefts = left_out(chosen.left_out) if wants and (chosen.left_out or not chosen.quick) else {}
+        for rival in again:
+            known[rival.key] = measure(rival, sets, chosen.scorer, work, runs)
+            rows = {rival.key: known[rival.key] for rival in all_rivals if rival.key in known}
+            chosen.out.write_text(json.dumps({"rows": rows, "left_out": lefts}, indent=1), encoding="utf-8")
+    if chosen.readme and len(rows) < len(all_rivals):
+        raise Wrong("--readme wants the whole table: leave out --only once")
     text = f"{table(rows, sets, lefts)}\n\n{notes(rows, sets, lefts)}"
     print(f"{text}\n\n{by_set(rows, sets)}")
     if chosen.readme:

@@ -8,6 +8,7 @@ one line of JSON. Where a rival reads tools as such, it gets them whole; where i
 """
 
 import asyncio
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -17,6 +18,7 @@ import time
 
 K = 10  # how many tools each ranks
 WEIGHTS = os.environ.get("SCOREBOARD_WEIGHTS", "")
+VECTORS = os.environ.get("SCOREBOARD_VECTORS", "")  # empty: nothing is kept
 
 
 def words_of(name):
@@ -137,15 +139,28 @@ class MiniLm:
         )
         self.ids = [tool["id"] for tool in tools]
         self.model = TextEmbedding("minilm", specific_model_path=f"{WEIGHTS}/minilm", threads=1, cuda=False)
-        # Texts of a length stand together, so that little is padded.
-        texts = [text(tool) for tool in tools]
-        order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
-        self.vectors = numpy.empty((len(texts), 384), numpy.float32)
-        for place, vector in zip(order, self.model.embed([texts[place] for place in order], batch_size=32)):
-            self.vectors[place] = vector
+        self.vectors = kept([text(tool) for tool in tools], lambda texts: list(self.model.embed(texts, batch_size=32)))
 
     def rank(self, query, k):
         return best(self.vectors @ next(iter(self.model.embed([query]))), self.ids, k)
+
+
+def kept(texts, embed):
+    """Vectors of texts, from the folder SCOREBOARD_VECTORS where they were made before: 16,000 tools take half an hour on a processor."""
+    import numpy
+
+    digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+    file = f"{VECTORS}/{digest}.npy"
+    if VECTORS and os.path.exists(file):
+        return numpy.load(file)
+    # Texts of a length stand together, so that little is padded.
+    order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+    vectors = numpy.empty((len(texts), 384), numpy.float32)
+    vectors[order] = embed([texts[place] for place in order])
+    if VECTORS:
+        numpy.save(f"{file}.new.npy", vectors)
+        os.replace(f"{file}.new.npy", file)
+    return vectors
 
 
 def unit(vectors):
