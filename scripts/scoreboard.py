@@ -26,7 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "scripts/scoreboard"
 INSTALLED = ROOT / "target/scoreboard"
-TEN = ["metatool", "metatool-multi", "bfcl", "seal-tools", "toolbench", "toolalpaca", "apibank", "nestful", "mcpproxy-golden", "rotbench-clean"]
+TEN = ["metatool", "metatool-multi", "bfcl", "seal-tools", "toolbench"]
+TEN += ["toolalpaca", "apibank", "nestful", "mcpproxy-golden", "rotbench-clean"]
 WRITTEN = [f"written-{fold}" for fold in range(1, 6)]
 WEIGHED = "bfcl"  # where memory is measured
 QUICK = ["toolalpaca", "mcpproxy-golden"]
@@ -41,10 +42,15 @@ LIMIT_SECONDS = 3600
 # Starts a program on one processor, and writes its peak memory. Its own is small, and so is that of what it starts at first: the
 # system counts what a program was before it became another.
 LAUNCH = """
-import os, sys
+import os, signal, sys
 if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-child = os.spawnvp(os.P_NOWAIT, sys.argv[2], sys.argv[2:])
+child = os.spawnvp(os.P_NOWAIT, sys.argv[3], sys.argv[3:])
+def stop(*_):
+    sys.stderr.write(f"stopped after {sys.argv[2]} seconds")
+    os.kill(child, signal.SIGKILL)
+signal.signal(signal.SIGALRM, stop)
+signal.alarm(int(sys.argv[2]))
 _, status, usage = os.wait4(child, 0)
 kib = usage.ru_maxrss // 1024 if sys.platform == "darwin" else usage.ru_maxrss
 open(sys.argv[1], "w").write(str(kib))
@@ -102,9 +108,9 @@ class Set:
 def launched(command, work, environment=None):
     """What a program prints, and its peak memory in KiB."""
     peak = work / "peak"
-    launcher = [sys.executable, "-I", "-S", "-c", LAUNCH, str(peak), *map(str, command)]
+    launcher = [sys.executable, "-I", "-S", "-c", LAUNCH, str(peak), str(LIMIT_SECONDS), *map(str, command)]
     done = subprocess.run(
-        launcher, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=LIMIT_SECONDS, cwd=ROOT,
+        launcher, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
         env={**os.environ, **ONE_THREAD, **(environment or {})},
     )
     if done.returncode:
@@ -203,8 +209,8 @@ class Picktools:
     def rank(self, each, run, work):
         # A cache of its own, as the others embed the catalog each time, too.
         with tempfile.TemporaryDirectory(dir=work) as folder:
-            command = [self.program, "eval", each.folder, "--json", "--run-out", folder, "--cache-dir", f"{folder}/cache", *self.options]
-            printed, peak = launched(command, work)
+            out = ["--json", "--run-out", folder, "--cache-dir", f"{folder}/cache"]
+            printed, peak = launched([self.program, "eval", each.folder, *out, *self.options], work)
             os.replace(f"{folder}/{each.name}.trec", run)
         self.own = json.loads(printed)["sets"][each.name]
         return self.own["latency_us"]["p50"] / 1e6, peak
@@ -281,7 +287,8 @@ def earlier(rivals, sets, path):
         if row and "missing" not in row:
             rival.check()
             if row.get("of") != made_of(rival, sets):
-                raise Wrong(f"{path} has {row['title']} of other sets, another program or other pins: name {rival.key} with --only, too")
+                why = "of other sets, another program or other pins"
+                raise Wrong(f"{path} has {row['title']} {why}: name {rival.key} with --only, too")
     return {rival.key: rows[rival.key] for rival in rivals if rival.key in rows}
 
 
@@ -305,8 +312,8 @@ def measure(rival, sets, scorer, work, results):
         if isinstance(rival, Picktools):
             rival.agrees(each, figures)
         row["sets"][whole.name] = {"measures": figures, "p50": p50, "peak": peak, "asked": len(each.query_ids)}
-        took = time.monotonic() - started
-        say(f"{row['title']}: {whole.name}, nDCG@10 {figures['nDCG@10']:.4f}, p50 {milliseconds(p50)} ms, {peak / 1024:.0f} MiB, took {took:.0f} s")
+        told = f"nDCG@10 {figures['nDCG@10']:.4f}, p50 {milliseconds(p50)} ms, {peak / 1024:.0f} MiB"
+        say(f"{row['title']}: {whole.name}, {told}, took {time.monotonic() - started:.0f} s")
     return row
 
 
@@ -334,7 +341,8 @@ def left_out(path):
     found = {key: figures.get(name, {}) for key, name in LEFT_OUT.items()}
     for key, rows in found.items():
         if absent := [name for name in TEN + WRITTEN if name not in rows]:
-            raise Wrong(f"there are no left-out figures of {LEFT_OUT[key]!r} on {', '.join(absent)}: give what models/train/fusion/fit.py prints")
+            what = f"no left-out figures of {LEFT_OUT[key]!r} on {', '.join(absent)}"
+            raise Wrong(f"there are {what}: give what models/train/fusion/fit.py prints")
     return found
 
 
@@ -361,7 +369,9 @@ def columns(sets):
 
 def table(rows, sets, lefts):
     quality, timed, weighed = columns(sets)
-    heads = ["ranking", *(title for title, _, _ in quality), *(title for _, title in timed), f"memory, {len(next(s for s in sets if s.name == weighed).tool_ids):,} tools", "download"]
+    size = next(len(each.tool_ids) for each in sets if each.name == weighed)
+    heads = ["ranking", *(title for title, _, _ in quality), *(title for _, title in timed)]
+    heads += [f"memory, {size:,} tools", "download"]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for key, row in rows.items():
         if "missing" in row:
@@ -389,18 +399,18 @@ def notes(rows, sets, lefts):
     quality, _, _ = columns(sets)
     said = lambda key, figures: ", ".join(f"{mean(figures, group, name):.3f}" for _, group, name in quality) if key in rows else ""
     text = []
-    if lefts:
+    chosen = "whose fusion constants (a dozen numbers) are fitted on these sets, and whose keyword ranking was chosen by looking at them"
+    if lefts and "tuned" in rows:
         text.append(
-            "† Figures on left-out folds (`models/train/fusion/fit.py`): model and constants of a set's figure never saw its fold. The program's tuned "
-            f"model was trained on all of these sets, where it has {said('tuned', rows['tuned']['sets'])}: those figures say nothing of other tools. "
-            "Keyword and default are the program's; its fusion constants (a dozen numbers) are fitted on these sets, and the "
-            "keyword ranking was chosen by looking at them. Left out they have "
-            f"{said('keyword', lefts['keyword'])} and {said('default', lefts['default'])}."
+            "† Figures on left-out folds (`models/train/fusion/fit.py`): model and constants of a set's figure never saw its fold. The "
+            "program's own tuned model was trained on all of these sets, and its figures there "
+            f"({said('tuned', rows['tuned']['sets'])}) say nothing of other tools. Keyword and default are the program's, {chosen}; "
+            f"left out they have {said('keyword', lefts['keyword'])} and {said('default', lefts['default'])}."
         )
     else:
         text.append(
-            "The tuned model was trained on these sets, and so its figures in brackets say nothing of other tools; the other two of picktools are the program's, "
-            "whose fusion constants (a dozen numbers) are fitted on these sets, and whose keyword ranking was chosen by looking at them."
+            "The tuned model was trained on these sets, and so its figures in brackets say nothing of other tools; the other two of "
+            f"picktools are the program's, {chosen}."
         )
     text.append("The rivals have seen none of them, as far as their packages tell.")
     sampled = {(row["title"], name): figures["asked"] for row in rows.values() for name, figures in row["sets"].items()
@@ -408,9 +418,10 @@ def notes(rows, sets, lefts):
     text += [f"{title} is asked {asked} requests of {name}, drawn by a fixed seed." for (title, name), asked in sampled.items()]
     when = sorted({f"{row['machine']}, {row['date']}" for row in rows.values() if "missing" not in row})
     text.append(
-        f"Ten picks a request, each ranking on one processor and in a process of its own; p50 of picktools with evidence and reasons; memory is the peak with "
-        "reading and indexing; the download is all that pip or cargo fetches for it here (wheels or crates, and weights), and picktools' program file. Rivals "
-        "that take texts get the name in words, the description, and the names and descriptions of parameters. "
+        "Ten picks a request, each ranking on one processor and in a process of its own. p50 of picktools is with evidence and reasons. "
+        "Memory is the peak, reading and indexing included. The download is what pip or cargo fetches for a rival here (wheels or crates, "
+        "and weights), and picktools' program file. Rivals that take texts get the name in words, the description, and the names and "
+        "descriptions of parameters. "
         f"{'; '.join(when)}; `scripts/scoreboard.sh`."
     )
     return " ".join(text)
@@ -429,7 +440,8 @@ def by_set(rows, sets):
     present = [row for row in rows.values() if "missing" not in row]
     lines = ["| set | " + " | ".join(row["title"] for row in present) + " |", "|---" * (len(present) + 1) + "|"]
     for each in sets:
-        lines.append(f"| {each.name} | " + " | ".join(f"{row['sets'][each.name]['measures']['nDCG@10']:.4f}" for row in present) + " |")
+        figures = [row["sets"][each.name]["measures"]["nDCG@10"] for row in present]
+        lines.append(f"| {each.name} | " + " | ".join(f"{figure:.4f}" for figure in figures) + " |")
     return "\n".join(lines)
 
 
@@ -447,15 +459,17 @@ def into(path, text):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\nusage")[0])
-    parser.add_argument("--quick", action="store_true", help=f"only {' and '.join(QUICK)}")
-    parser.add_argument("--readme", action="store_true", help="put the table into README.md, between its markers")
-    parser.add_argument("--picktools", type=Path, default=ROOT / "target/release/picktools", help="the program (default: target/release/picktools)")
-    parser.add_argument("--benchmarks", type=Path, default=ROOT / "../shared/benchmarks", help="default: ../shared/benchmarks")
-    parser.add_argument("--scorer", type=Path, help="default: ../bin/score.py of the benchmarks")
-    parser.add_argument("--written", type=Path, help="what writes the folds of written servers (default: ../bin/written_sets.py of the benchmarks)")
-    parser.add_argument("--left-out", type=Path, help="what models/train/fusion/fit.py printed (default: it is run, but for --quick)")
-    parser.add_argument("--only", metavar="RANKING", nargs="+", help="ask only these (ratel, fastmcp, …, tuned); the other rows are those of an earlier run, in --out")
-    parser.add_argument("--out", type=Path, help="all figures as JSON (default: target/scoreboard/results.json, with --quick quick.json)")
+    add = parser.add_argument
+    add("--quick", action="store_true", help=f"only {' and '.join(QUICK)}")
+    add("--readme", action="store_true", help="put the table into README.md, between its markers")
+    add("--only", metavar="RANKING", nargs="+",
+        help="ask only these (ratel, fastmcp, …, tuned); the other rows are those of an earlier run, in --out")
+    add("--picktools", type=Path, default=ROOT / "target/release/picktools", help="the program (default: target/release/picktools)")
+    add("--benchmarks", type=Path, default=ROOT / "../shared/benchmarks", help="default: ../shared/benchmarks")
+    add("--scorer", type=Path, help="default: ../bin/score.py of the benchmarks")
+    add("--written", type=Path, help="what writes the folds of written servers (default: ../bin/written_sets.py of the benchmarks)")
+    add("--left-out", type=Path, help="what models/train/fusion/fit.py printed (default: it is run, but for --quick)")
+    add("--out", type=Path, help="all figures as JSON (default: target/scoreboard/results.json, with --quick quick.json)")
     chosen = parser.parse_args()
     if chosen.readme and chosen.quick:
         parser.error("--readme wants the whole table: leave out --quick")
@@ -466,7 +480,7 @@ def arguments():
     chosen.written = chosen.written or chosen.benchmarks / "../bin/written_sets.py"
     for path in (chosen.benchmarks, chosen.scorer, *([] if chosen.quick else [chosen.written])):
         if not path.exists():
-            raise Wrong(f"there is no {path}: the benchmarks lie beside the repository, or name them with --benchmarks, --scorer and --written")
+            raise Wrong(f"there is no {path}: name what does not lie beside the repository with --benchmarks, --scorer and --written")
     return chosen
 
 
