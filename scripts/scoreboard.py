@@ -16,6 +16,7 @@ import os
 import platform
 import random
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -109,13 +110,18 @@ def launched(command, work, environment=None):
     """What a program prints, and its peak memory in KiB."""
     peak = work / "peak"
     launcher = [sys.executable, "-I", "-S", "-c", LAUNCH, str(peak), str(LIMIT_SECONDS), *map(str, command)]
-    done = subprocess.run(
-        launcher, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+    started = subprocess.Popen(
+        launcher, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,
         env={**os.environ, **ONE_THREAD, **(environment or {})},
     )
-    if done.returncode:
-        raise Wrong(f"{' '.join(map(str, command))} failed:\n{done.stderr.strip()[-2000:]}")
-    return done.stdout, int(peak.read_text())
+    try:
+        printed, errors = started.communicate()
+    except BaseException:
+        os.killpg(started.pid, signal.SIGKILL)
+        raise
+    if started.returncode:
+        raise Wrong(f"{' '.join(map(str, command))} failed:\n{errors.strip()[-2000:]}")
+    return printed, int(peak.read_text())
 
 
 def reason(name):
@@ -517,6 +523,7 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         main()
     except Wrong as wrong:
