@@ -130,7 +130,8 @@ def reason(name):
         lines = (INSTALLED / name / "failed").read_text(encoding="utf-8").strip().splitlines()
     except OSError:
         lines = []
-    return lines[-1].strip() if lines else "not installed"
+    errors = [line for line in lines if line.lower().startswith("error")] or lines[-1:]
+    return errors[0].strip()[:120] if errors else "scripts/scoreboard.sh has not installed it"
 
 
 class PythonRival:
@@ -304,8 +305,9 @@ def measure(rival, sets, scorer, work, results):
     try:
         rival.check()
     except Missing as missing:
-        say(f"{rival.title.format(version='')}: {missing}")
-        return {**row, "title": rival.title.replace(" {version}", ""), "missing": str(missing)}
+        row |= {"title": rival.title.replace(" {version}", ""), "missing": str(missing)}
+        say(f"{row['title']}: {missing}")
+        return row
     row |= {"title": rival.title.format(version=rival.version), "download": rival.download(), "of": made_of(rival, sets)}
     row |= {"machine": machine(), "date": datetime.date.today().isoformat()}
     for whole in sets:

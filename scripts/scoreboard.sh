@@ -33,7 +33,7 @@ install() { # name
         rm -f "$place/failed"
         echo "$pins" >"$place/pins"
     else
-        say "$name cannot be installed: $(tail -n 1 "$place/failed")"
+        say "$name cannot be installed: $(grep -m 1 -i '^error' "$place/failed")"
     fi
 }
 
