@@ -39,6 +39,8 @@ TOLERANCE = 0.0001
 # Below it a ranking of a set is no ranking: drawing ten tools at random of the smallest catalog would do better.
 NOTHING = 0.02
 LIMIT_SECONDS = 3600
+# How many programs may run, a ranking included, before times are said to be of a busy machine.
+BUSY = 1 + (os.cpu_count() or 1) / 2
 
 # Starts a program on one processor, and writes its peak memory. Its own is small, and so is that of what it starts at first: the
 # system counts what a program was before it became another.
@@ -309,10 +311,13 @@ def measure(rival, sets, scorer, work, results):
         say(f"{row['title']}: {missing}")
         return row
     row |= {"title": rival.title.format(version=rival.version), "download": rival.download(), "of": made_of(rival, sets)}
-    row |= {"machine": machine(), "date": datetime.date.today().isoformat()}
+    row |= {"machine": machine(), "date": datetime.date.today().isoformat(), "busy": False}
     for whole in sets:
         # Only where there are very many tools and requests of minutes each would come of it.
         each = whole.sample(rival.sample, work) if rival.sample and len(whole.tool_ids) > 10_000 else whole
+        if os.getloadavg()[0] > BUSY and not row["busy"]:
+            say("the machine has other work, too, and so times are longer than they should be")
+            row["busy"] = True
         started = time.monotonic()
         run = results / f"{rival.key}-{whole.name}.trec"
         p50, peak = rival.rank(each, run, work)
@@ -410,8 +415,8 @@ def notes(rows, sets, lefts):
     chosen = "whose fusion constants (a dozen numbers) are fitted on these sets, and whose keyword ranking was chosen by looking at them"
     if lefts and "tuned" in rows:
         text.append(
-            "† Figures on left-out folds (`models/train/fusion/fit.py`): model and constants of a set's figure never saw its fold. The "
-            "program's own tuned model was trained on all of these sets, and its figures there "
+            "† Figures on left-out folds (`models/train/fusion/fit.py`): model and constants of a set's figure never saw its fold (the "
+            "ten best, not chosen as a set). The program's own tuned model was trained on all of these sets, and its figures there "
             f"({said('tuned', rows['tuned']['sets'])}) say nothing of other tools. Keyword and default are the program's, {chosen}; "
             f"left out they have {said('keyword', lefts['keyword'])} and {said('default', lefts['default'])}."
         )
@@ -424,6 +429,8 @@ def notes(rows, sets, lefts):
     sampled = {(row["title"], name): figures["asked"] for row in rows.values() for name, figures in row["sets"].items()
                if figures["asked"] < next(len(s.query_ids) for s in sets if s.name == name)}
     text += [f"{title} is asked {asked} requests of {name}, drawn by a fixed seed." for (title, name), asked in sampled.items()]
+    if busy := [row["title"] for row in rows.values() if row.get("busy")]:
+        text.append(f"The machine had other work, too, so that times are longer than they should be ({'; '.join(busy)}).")
     when = sorted({f"{row['machine']}, {row['date']}" for row in rows.values() if "missing" not in row})
     text.append(
         "Ten picks a request, each ranking on one processor and in a process of its own. p50 of picktools is with evidence and reasons. "
@@ -443,12 +450,14 @@ def machine():
     return f"{platform.system()}, {os.cpu_count()} processors ({model.strip()})"
 
 
-def by_set(rows, sets):
+def by_set(rows, sets, lefts):
     """nDCG@10 of each set, for docs/results.md."""
-    present = [row for row in rows.values() if "missing" not in row]
-    lines = ["| set | " + " | ".join(row["title"] for row in present) + " |", "|---" * (len(present) + 1) + "|"]
+    present = {key: row for key, row in rows.items() if "missing" not in row}
+    trained = " †" if lefts else " (trained on these)"
+    heads = [row["title"] + (trained if key == "tuned" else "") for key, row in present.items()]
+    lines = ["| set | " + " | ".join(heads) + " |", "|---" * (len(present) + 1) + "|"]
     for each in sets:
-        figures = [row["sets"][each.name]["measures"]["nDCG@10"] for row in present]
+        figures = [mean(lefts[key] if lefts and key == "tuned" else row["sets"], [each.name], "nDCG@10") for key, row in present.items()]
         lines.append(f"| {each.name} | " + " | ".join(f"{figure:.4f}" for figure in figures) + " |")
     return "\n".join(lines)
 
@@ -509,6 +518,9 @@ def main():
             sets += [Set(work / name) for name in WRITTEN]
         again = [rival for rival in all_rivals if not chosen.only or rival.key in chosen.only]
         known = earlier([rival for rival in all_rivals if rival not in again], sets, chosen.out)
+        for rival in again:
+            if isinstance(rival, Picktools):
+                rival.check()  # before hours of others
         wants = "tuned" in known or any(rival.key == "tuned" for rival in again)
         lefts = left_out(chosen.left_out) if wants and (chosen.left_out or not chosen.quick) else {}
         for rival in again:
@@ -518,7 +530,7 @@ def main():
     if chosen.readme and len(rows) < len(all_rivals):
         raise Wrong("--readme wants the whole table: leave out --only once")
     text = f"{table(rows, sets, lefts)}\n\n{notes(rows, sets, lefts)}"
-    print(f"{text}\n\n{by_set(rows, sets)}")
+    print(f"{text}\n\n{by_set(rows, sets, lefts)}")
     if chosen.readme:
         into(ROOT / "README.md", f"\n{text}\n")
         say("the table is in README.md")
