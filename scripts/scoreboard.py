@@ -2,7 +2,7 @@
 """Ranks benchmark sets with picktools and its rivals, each on each set in a process of its own, scores all runs with one scorer, and
 prints a table. Run it through scripts/scoreboard.sh, which installs the rivals.
 
-usage: scripts/scoreboard.py [--quick] [--readme] [--only RANKING …] [--picktools PROGRAM] [--benchmarks DIR] [--left-out FILE]
+usage: scripts/scoreboard.py [--quick] [--readme] [--only RANKING …] [--resume] [--picktools PROGRAM] [--benchmarks DIR] [--left-out FILE]
 
 Exits with 1 where a run is wrong: a tool that is not in the catalog, one that stands twice, a request that is not asked, a ranking
 that finds next to nothing, or a figure of picktools' own that is not the scorer's. What cannot be installed is a row that says so.
@@ -285,41 +285,50 @@ def made_of(rival, sets):
     return digest([*rival.made_of(), *(path for each in sets for path in (each.tools, each.queries, each.qrels))])
 
 
-def earlier(rivals, sets, path):
-    """Rows of an earlier run, which must be of the same sets, programs and pins."""
+def stored(path):
+    """Rows that an earlier run left."""
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if rivals and path.is_file() else {}
+        return json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else {}
     except (ValueError, KeyError) as error:
         raise Wrong(f"{path} is no file of this program's figures ({error!r}): remove it") from error
+
+
+def earlier(rivals, sets, rows, path):
+    """Rows of an earlier run, which must be whole, and of the same sets, programs and pins."""
     for rival in rivals:
         row = rows.get(rival.key)
         if row and "missing" not in row:
             rival.check()
-            if row.get("of") != made_of(rival, sets):
-                why = "of other sets, another program or other pins"
-                raise Wrong(f"{path} has {row['title']} {why}: name {rival.key} with --only, too")
+            why = "of other sets, another program or other pins" if row.get("of") != made_of(rival, sets) else None
+            why = why or ("in part only" if len(row["sets"]) < len(sets) else None)
+            if why:
+                raise Wrong(f"{path} has {row['title']} {why}: name {rival.key} with --only, too, with --resume to go on with it")
     return {rival.key: rows[rival.key] for rival in rivals if rival.key in rows}
 
 
-def measure(rival, sets, scorer, work, results):
-    """Asks a rival all sets; its row."""
+def measure(rival, sets, scorer, work, before):
+    """Asks a rival all sets that are not in its row of before, if that is of the same; yields the row as it grows."""
     row = {"title": rival.title, "sets": {}}
     try:
         rival.check()
     except Missing as missing:
         row |= {"title": rival.title.replace(" {version}", ""), "missing": str(missing)}
         say(f"{row['title']}: {missing}")
-        return row
+        yield row
+        return
     row |= {"title": rival.title.format(version=rival.version), "download": rival.download(), "of": made_of(rival, sets)}
     row |= {"machine": machine(), "date": datetime.date.today().isoformat(), "busy": False}
-    for whole in sets:
+    if before and before.get("of") == row["of"] and before["machine"] == row["machine"]:
+        row |= {"sets": before["sets"], "busy": before["busy"]}
+        yield row
+    for whole in (each for each in sets if each.name not in row["sets"]):
         # Only where there are very many tools and requests of minutes each would come of it.
         each = whole.sample(rival.sample, work) if rival.sample and len(whole.tool_ids) > 10_000 else whole
         if os.getloadavg()[0] > BUSY and not row["busy"]:
             say("the machine has other work, too, and so times are longer than they should be")
             row["busy"] = True
         started = time.monotonic()
-        run = results / f"{rival.key}-{whole.name}.trec"
+        run = INSTALLED / f"runs/{rival.key}-{whole.name}.trec"
         p50, peak = rival.rank(each, run, work)
         figures = scored(each, run, scorer)
         if isinstance(rival, Picktools):
@@ -327,7 +336,7 @@ def measure(rival, sets, scorer, work, results):
         row["sets"][whole.name] = {"measures": figures, "p50": p50, "peak": peak, "asked": len(each.query_ids)}
         told = f"nDCG@10 {figures['nDCG@10']:.4f}, p50 {milliseconds(p50)} ms, {peak / 1024:.0f} MiB"
         say(f"{row['title']}: {whole.name}, {told}, took {time.monotonic() - started:.0f} s")
-    return row
+        yield row
 
 
 LEFT_OUT = {"keyword": "keyword", "default": "keyword, static", "tuned": "keyword, static, model"}
@@ -481,6 +490,7 @@ def arguments():
     add("--readme", action="store_true", help="put the table into README.md, between its markers")
     add("--only", metavar="RANKING", nargs="+",
         help="ask only these (ratel, fastmcp, …, tuned); the other rows are those of an earlier run, in --out")
+    add("--resume", action="store_true", help="go on with a run that was stopped: what stands in --out, of the same sets and programs, stays")
     add("--picktools", type=Path, default=ROOT / "target/release/picktools", help="the program (default: target/release/picktools)")
     add("--benchmarks", type=Path, default=ROOT / "../shared/benchmarks", help="default: ../shared/benchmarks")
     add("--scorer", type=Path, help="default: ../bin/score.py of the benchmarks")
@@ -501,32 +511,38 @@ def arguments():
     return chosen
 
 
+def figures_of(chosen, all_rivals, work):
+    """The sets, the rows, and the figures on left-out folds; what is measured is kept as it comes."""
+    sets = [Set(chosen.benchmarks / name) for name in (QUICK if chosen.quick else TEN)]
+    if not chosen.quick:
+        subprocess.run([sys.executable, str(chosen.written), str(work)], check=True)
+        sets += [Set(work / name) for name in WRITTEN]
+    again = [rival for rival in all_rivals if not chosen.only or rival.key in chosen.only]
+    before = stored(chosen.out) if chosen.only or chosen.resume else {}
+    known = earlier([rival for rival in all_rivals if rival not in again], sets, before, chosen.out)
+    for rival in again:
+        if isinstance(rival, Picktools):
+            rival.check()  # before an hour of others
+    wants = "tuned" in known or any(rival.key == "tuned" for rival in again)
+    lefts = left_out(chosen.left_out) if wants and (chosen.left_out or not chosen.quick) else {}
+    rows = known
+    for rival in again:
+        for known[rival.key] in measure(rival, sets, chosen.scorer, work, before.get(rival.key) if chosen.resume else None):
+            rows = {rival.key: known[rival.key] for rival in all_rivals if rival.key in known}
+            unasked = {key: row for key, row in before.items() if key not in rows}
+            chosen.out.write_text(json.dumps({"rows": {**rows, **unasked}, "left_out": lefts}, indent=1), encoding="utf-8")
+    return sets, rows, lefts
+
+
 def main():
     chosen = arguments()
-    INSTALLED.mkdir(parents=True, exist_ok=True)
-    runs = INSTALLED / "runs"
-    runs.mkdir(exist_ok=True)
-    (INSTALLED / "vectors").mkdir(exist_ok=True)
+    for name in ("runs", "vectors"):
+        (INSTALLED / name).mkdir(parents=True, exist_ok=True)
     all_rivals = rivals(chosen.picktools)
     if unknown := set(chosen.only or ()) - {rival.key for rival in all_rivals}:
         raise Wrong(f"--only {' '.join(unknown)}: there are {', '.join(rival.key for rival in all_rivals)}")
     with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        sets = [Set(chosen.benchmarks / name) for name in (QUICK if chosen.quick else TEN)]
-        if not chosen.quick:
-            subprocess.run([sys.executable, str(chosen.written), str(work)], check=True)
-            sets += [Set(work / name) for name in WRITTEN]
-        again = [rival for rival in all_rivals if not chosen.only or rival.key in chosen.only]
-        known = earlier([rival for rival in all_rivals if rival not in again], sets, chosen.out)
-        for rival in again:
-            if isinstance(rival, Picktools):
-                rival.check()  # before hours of others
-        wants = "tuned" in known or any(rival.key == "tuned" for rival in again)
-        lefts = left_out(chosen.left_out) if wants and (chosen.left_out or not chosen.quick) else {}
-        for rival in again:
-            known[rival.key] = measure(rival, sets, chosen.scorer, work, runs)
-            rows = {rival.key: known[rival.key] for rival in all_rivals if rival.key in known}
-            chosen.out.write_text(json.dumps({"rows": rows, "left_out": lefts}, indent=1), encoding="utf-8")
+        sets, rows, lefts = figures_of(chosen, all_rivals, Path(folder))
     if chosen.readme and len(rows) < len(all_rivals):
         raise Wrong("--readme wants the whole table: leave out --only once")
     text = f"{table(rows, sets, lefts)}\n\n{notes(rows, sets, lefts)}"
