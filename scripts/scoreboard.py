@@ -318,8 +318,8 @@ def measure(rival, sets, scorer, work, before):
         return
     row |= {"title": rival.title.format(version=rival.version), "download": rival.download(), "of": made_of(rival, sets)}
     row |= {"machine": machine(), "date": datetime.date.today().isoformat(), "busy": False}
-    if before and before.get("of") == row["of"] and before["machine"] == row["machine"]:
-        row |= {"sets": before["sets"], "busy": before["busy"]}
+    if before and before.get("of") == row["of"] and before.get("machine") == row["machine"]:
+        row |= {"sets": before["sets"], "busy": before.get("busy", False)}
         yield row
     for whole in (each for each in sets if each.name not in row["sets"]):
         # Only where there are very many tools and requests of minutes each would come of it.
@@ -429,17 +429,18 @@ def notes(rows, sets, lefts):
             f"({said('tuned', rows['tuned']['sets'])}) say nothing of other tools. Keyword and default are the program's, {chosen}; "
             f"left out they have {said('keyword', lefts['keyword'])} and {said('default', lefts['default'])}."
         )
-    else:
+    elif "tuned" in rows:
         text.append(
             "The tuned model was trained on these sets, and so its figures in brackets say nothing of other tools; the other two of "
             f"picktools are the program's, {chosen}."
         )
-    text.append("The rivals have seen none of them, as far as their packages tell.")
+    text.append("The rivals have seen none of these sets, as far as their packages tell.")
     sampled = {(row["title"], name): figures["asked"] for row in rows.values() for name, figures in row["sets"].items()
                if figures["asked"] < next(len(s.query_ids) for s in sets if s.name == name)}
     text += [f"{title} is asked {asked} requests of {name}, drawn by a fixed seed." for (title, name), asked in sampled.items()]
     if busy := [row["title"] for row in rows.values() if row.get("busy")]:
-        text.append(f"The machine had other work, too, so that times are longer than they should be ({'; '.join(busy)}).")
+        which = "all rows" if len(busy) == len(rows) else "; ".join(busy)
+        text.append(f"The machine had other work, too, so that times are longer than they should be ({which}).")
     when = sorted({f"{row['machine']}, {row['date']}" for row in rows.values() if "missing" not in row})
     text.append(
         "Ten picks a request, each ranking on one processor and in a process of its own. p50 of picktools is with evidence and reasons. "
