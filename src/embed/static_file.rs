@@ -50,7 +50,7 @@ pub(super) struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     /// Takes a file apart; its digest and its lengths fit.
-    fn of(bytes: &'a [u8]) -> Result<Self, String> {
+    pub(super) fn of(bytes: &'a [u8]) -> Result<Self, String> {
         let found = bytes.split_at_checked(bytes.len().saturating_sub(DIGEST_BYTES));
         let header = |body: &[u8]| body.first_chunk::<HEADER_BYTES>().is_some_and(|header| header.starts_with(MAGIC));
         let sound = |&(body, digest): &(&[u8], &[u8])| header(body) && Sha256::digest(body).as_slice() == digest;
