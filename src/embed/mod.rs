@@ -9,6 +9,7 @@ mod endpoint;
 #[cfg(feature = "fastembed")]
 mod fastembed;
 mod word_pieces;
+mod static_file;
 mod static_model;
 #[cfg(feature = "tuned")]
 mod onnx_file;

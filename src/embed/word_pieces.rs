@@ -1,5 +1,7 @@
 //! Cutting a text into the pieces of a vocabulary, as both models of our own were trained: BERT's basic tokenizer,
 //! then for each word the longest piece that fits, again and again (WordPiece).
+//!
+//! Scripts that put no blanks between words have pieces that stand anywhere in a run of their letters.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -24,9 +26,11 @@ pub(super) struct WordPieces {
 }
 
 impl WordPieces {
-    pub(super) fn new(pieces: impl Iterator<Item = Cow<'static, str>>) -> Self {
+    /// Collects pieces that are numbered from `first`.
+    pub(super) fn new(pieces: impl Iterator<Item = Cow<'static, str>>, first: usize) -> Self {
         let mut vocabulary = Self::default();
-        for (number, piece) in (0..).zip(pieces) {
+        let first = u32::try_from(first).unwrap_or(u32::MAX);
+        for (number, piece) in (first..).zip(pieces) {
             vocabulary.longest = vocabulary.longest.max(piece.len());
             match piece.strip_prefix(CONTINUATION) {
                 Some("") | None => vocabulary.starts.insert(piece, number),
@@ -41,8 +45,7 @@ impl WordPieces {
         self.starts.len() + self.continuations.len()
     }
 
-    /// Returns the number of a piece that begins a word, or stands for something else, such as `[CLS]`.
-    #[cfg(feature = "tuned")]
+    /// Returns the number of a piece that is a whole word or begins one, or stands for something else, such as `[CLS]`.
     pub(super) fn number(&self, piece: &str) -> Option<u32> {
         self.starts.get(piece).copied()
     }
@@ -51,31 +54,55 @@ impl WordPieces {
     #[cfg(any(feature = "tuned", test))]
     pub(super) fn cut(&self, text: &str) -> Vec<u32> {
         let mut pieces = Vec::new();
-        self.each_piece(text, |piece, _| pieces.push(piece));
+        each_word(text, Ideographs::Apart, |word, _| self.each_piece(word, |piece| pieces.push(piece)));
         pieces
     }
 
-    /// Calls `each` with the pieces of `text`, and with where the word stands, in bytes, that a piece is a part of.
-    pub(super) fn each_piece(&self, text: &str, mut each: impl FnMut(u32, &Range<usize>)) {
-        each_word(text, |word, range| {
-            if word.len() > MAX_WORD_CHARS && word.chars().count() > MAX_WORD_CHARS {
-                return;
-            }
-            let mut at = 0;
-            while at < word.len() {
-                let known = if at == 0 { &self.starts } else { &self.continuations };
-                let longest = word.floor_char_boundary(at + self.longest);
-                let ends = (at + 1..=longest).rev().filter(|&end| word.is_char_boundary(end));
-                let found = ends.filter_map(|end| known.get(&word[at..end]).map(|&piece| (end, piece))).next();
-                match found {
-                    Some((end, piece)) => {
-                        each(piece, range);
-                        at = end;
-                    }
-                    None => at = word.ceil_char_boundary(at + 1),
+    /// Calls `each` with the pieces of a word; a character that no piece begins with is passed over.
+    pub(super) fn each_piece(&self, word: &str, mut each: impl FnMut(u32)) {
+        if is_too_long(word) {
+            return;
+        }
+        let mut at = 0;
+        while at < word.len() {
+            let known = if at == 0 { &self.starts } else { &self.continuations };
+            match self.longest_of(known, word, at) {
+                Some((end, piece)) => {
+                    each(piece);
+                    at = end;
                 }
+                None => at = word.ceil_char_boundary(at + 1),
             }
-        });
+        }
+    }
+
+    /// Returns the pieces of a word where they are all of it. Of a run of letters without blanks, what no piece begins with is
+    /// passed over, as long as there is a piece.
+    pub(super) fn covering(&self, word: &str) -> Option<Vec<u32>> {
+        let is_run = word.chars().next().is_some_and(is_without_blanks);
+        if !is_run && is_too_long(word) {
+            return None;
+        }
+        let (mut at, mut pieces) = (0, Vec::new());
+        while at < word.len() {
+            let known = if at == 0 || is_run { &self.starts } else { &self.continuations };
+            match self.longest_of(known, word, at) {
+                Some((end, piece)) => {
+                    pieces.push(piece);
+                    at = end;
+                }
+                None if is_run => at = word.ceil_char_boundary(at + 1),
+                None => return None,
+            }
+        }
+        (!pieces.is_empty()).then_some(pieces)
+    }
+
+    /// Returns the longest piece of some that stands at a place of a word, with where it ends.
+    fn longest_of(&self, known: &HashMap<Cow<'static, str>, u32>, word: &str, at: usize) -> Option<(usize, u32)> {
+        let longest = word.floor_char_boundary(at + self.longest);
+        let mut ends = (at + 1..=longest).rev().filter(|&end| word.is_char_boundary(end));
+        ends.find_map(|end| known.get(&word[at..end]).map(|&piece| (end, piece)))
     }
 
     #[cfg(test)]
@@ -85,6 +112,20 @@ impl WordPieces {
     }
 }
 
+fn is_too_long(word: &str) -> bool {
+    word.len() > MAX_WORD_CHARS && word.chars().count() > MAX_WORD_CHARS
+}
+
+/// What becomes of letters that stand without blanks between words.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ideographs {
+    /// Each Chinese character is a word, and the others are letters like all, as BERT has it.
+    #[cfg_attr(not(feature = "tuned"), expect(dead_code, reason = "only the tuned model reads so"))]
+    Apart,
+    /// A run of them is a word.
+    Together,
+}
+
 fn without_mark(piece: Cow<'static, str>) -> Cow<'static, str> {
     match piece {
         Cow::Borrowed(piece) => Cow::Borrowed(&piece[CONTINUATION.len()..]),
@@ -92,19 +133,19 @@ fn without_mark(piece: Cow<'static, str>) -> Cow<'static, str> {
     }
 }
 
-/// Cuts a text as BERT's basic tokenizer does: lower case, no accents, every punctuation mark and Chinese character
-/// a word of its own. `each` is called with each word, and with where it stands in the text, in bytes.
+/// Cuts a text as BERT's basic tokenizer does: lower case, no accents, every punctuation mark a word of its own, and every
+/// Chinese character unless told otherwise. `each` is called with each word, and with where it stands in the text, in bytes.
 ///
 /// Characters are decomposed (NFD) one by one, each together with the marks that follow it, for only among marks
 /// does the order change.
-fn each_word(text: &str, mut each: impl FnMut(&str, &Range<usize>)) {
-    let mut word = Word::default();
+pub(super) fn each_word(text: &str, ideographs: Ideographs, mut each: impl FnMut(&str, &Range<usize>)) {
+    let mut word = Word { ideographs, text: String::new(), place: 0..0, is_run: false };
     let mut cluster = String::new();
     let mut start = 0;
     while start < text.len() {
         let run = text[start..].bytes().take_while(u8::is_ascii_alphanumeric).count();
         if run > 0 {
-            word.push_str(&text[start..start + run], start);
+            word.push_str(&text[start..start + run], start, &mut each);
             start += run;
             continue;
         }
@@ -128,10 +169,12 @@ fn each_word(text: &str, mut each: impl FnMut(&str, &Range<usize>)) {
 }
 
 /// A word as far as it is read.
-#[derive(Default)]
 struct Word {
+    ideographs: Ideographs,
     text: String,
     place: Range<usize>,
+    /// It is a run of letters without blanks between words.
+    is_run: bool,
 }
 
 impl Word {
@@ -139,18 +182,29 @@ impl Word {
     fn take(&mut self, c: char, place: &Range<usize>, each: &mut impl FnMut(&str, &Range<usize>)) {
         if c.is_whitespace() {
             self.end(each);
-        } else if is_punctuation(c) || is_han(c) {
+        } else if is_punctuation(c) || self.ideographs == Ideographs::Apart && is_han(c) {
             self.end(each);
             self.push([c], place);
             self.end(each);
+        } else if c.general_category() == GeneralCategory::NonspacingMark {
+            self.push([], place);
         } else {
-            let letters = (c.general_category() != GeneralCategory::NonspacingMark).then(|| c.to_lowercase());
-            self.push(letters.into_iter().flatten(), place);
+            self.go_on_as(self.ideographs == Ideographs::Together && is_without_blanks(c), each);
+            self.push(c.to_lowercase(), place);
+        }
+    }
+
+    /// Ends the word where letters of the other kind follow.
+    fn go_on_as(&mut self, is_run: bool, each: &mut impl FnMut(&str, &Range<usize>)) {
+        if self.is_run != is_run {
+            self.end(each);
+            self.is_run = is_run;
         }
     }
 
     /// Reads letters and digits of ASCII, which stand at `start`.
-    fn push_str(&mut self, letters: &str, start: usize) {
+    fn push_str(&mut self, letters: &str, start: usize, each: &mut impl FnMut(&str, &Range<usize>)) {
+        self.go_on_as(false, each);
         if self.text.is_empty() {
             self.place.start = start;
         }
@@ -193,6 +247,14 @@ fn is_han(c: char) -> bool {
         | 0x2B920..=0x2CEAF | 0x2F800..=0x2FA1F)
 }
 
+/// Letters of scripts that put no blanks between words (Thai, Lao, Burmese, Khmer, kana and Chinese characters), and
+/// pictures, which stand side by side as well.
+pub(super) fn is_without_blanks(c: char) -> bool {
+    matches!(u32::from(c),
+        0x0E00..=0x0EFF | 0x1000..=0x109F | 0x1780..=0x17FF | 0x2600..=0x27BF | 0x3040..=0x30FF | 0x1F000..=0x1FAFF)
+        || is_han(c)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,7 +294,7 @@ mod tests {
 
     #[test]
     fn pieces_know_where_their_word_stands() {
-        let vocabulary = WordPieces::new(PIECES.into_iter().map(Cow::Borrowed));
+        let vocabulary = WordPieces::new(PIECES.into_iter().map(Cow::Borrowed), 0);
         let text = "Read_Filesüb, UBER u\u{308}ber 查";
         let mut found = Vec::new();
         vocabulary.each_piece(text, |_, range| found.push(&text[range.clone()]));
@@ -245,7 +307,7 @@ mod tests {
     ];
 
     fn cut(text: &str) -> Vec<String> {
-        let vocabulary = WordPieces::new(PIECES.into_iter().map(Cow::Borrowed));
+        let vocabulary = WordPieces::new(PIECES.into_iter().map(Cow::Borrowed), 0);
         let names = vocabulary.names();
         vocabulary.cut(text).iter().map(|piece| names[piece].clone()).collect()
     }
@@ -281,14 +343,14 @@ mod tests {
         assert!(!cut("[CLS] [UNK]").iter().any(|piece| piece == "[CLS]" || piece == "[UNK]"));
         #[cfg(feature = "tuned")]
         {
-            let vocabulary = WordPieces::new(PIECES.into_iter().map(Cow::Borrowed));
+            let vocabulary = WordPieces::new(PIECES.into_iter().map(Cow::Borrowed), 0);
             assert_eq!((vocabulary.number("[CLS]"), vocabulary.number("[SEP]")), (Some(1), None));
         }
     }
 
     #[test]
     fn pieces_are_counted_once() {
-        let vocabulary = WordPieces::new(["a", "##a", "a", ""].into_iter().map(|piece| Cow::Owned(piece.to_owned())));
+        let vocabulary = WordPieces::new(["a", "##a", "a", ""].into_iter().map(|piece| Cow::Owned(piece.to_owned())), 0);
         assert_eq!(vocabulary.len(), 3);
         assert_eq!(vocabulary.cut("aa").len(), 2);
     }

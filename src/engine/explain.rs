@@ -33,6 +33,7 @@ use crate::selection::{
     SemanticEvidence, SourceEvidence, TermEvidence,
 };
 use crate::sequences::Gain;
+use crate::text::ValueKind;
 
 /// The most characters that are kept of a tool's words where they meet a term: a pair may have others in between.
 const MAX_MEETS_CHARS: usize = 80;
@@ -334,7 +335,8 @@ impl<'a> Explainer<'a> {
         let evidence = matches.into_iter().zip(own).map(|((query, contribution, fields), own)| {
             let within = query.sentences().any(|sentence| Some(sentence) == best);
             TermEvidence {
-                word: query.word.clone(),
+                word: one_line(&query.word, MAX_MEETS_CHARS),
+                value: ValueKind::of_term(&query.term),
                 meets: one_line(own.unwrap_or(&query.word), MAX_MEETS_CHARS),
                 kind: query.kind,
                 contribution: if within { contribution } else { contribution / 2.0 },

@@ -21,7 +21,7 @@ use crate::text::{Field, TermKind};
 /// BM25's term-frequency saturation, in units of whole (not halved) field weights.
 const K1: f32 = 1.6;
 /// BM25's length normalisation.
-const B: f32 = 0.7;
+const B: f32 = 0.6;
 /// What a pair of words counts beside a word.
 const PAIR_WEIGHT: f32 = 0.25;
 
@@ -105,6 +105,13 @@ pub(crate) struct IndexedTerm {
     infos: Vec<Option<TermInfo>>,
 }
 
+impl IndexedTerm {
+    /// Counts the term for a share of what it would.
+    pub(crate) fn weighted(self, share: f32) -> Self {
+        Self { weight: share * self.weight, ..self }
+    }
+}
+
 fn contribution(weight: f32, frequency: u32, norm: f32) -> f32 {
     let frequency = frequency as f32 * WEIGHT_UNIT;
     weight * frequency / (frequency + norm)
@@ -132,17 +139,17 @@ mod tests {
         let count = |tool: &Tool, counts: &dyn Fn(Field, &AnalyzedTerm<'_>) -> f64| {
             let mut sum = 0.0;
             for (field, text) in texts(tool) {
-                Analyzer::new().terms(text, |found| sum += counts(field, &found));
+                let weight = f64::from(repeats(field, text)) / 2.0;
+                Analyzer::new().terms(text, |found| sum += weight * counts(field, &found));
             }
             sum
         };
-        let weight = |field| f64::from(repeats(field)) / 2.0;
-        let length =
-            |tool: &Tool| count(tool, &|field, found| if found.kind == TermKind::Word { weight(field) } else { 0.0 });
+        let one_if = |is: bool| f64::from(u8::from(is));
+        let length = |tool: &Tool| count(tool, &|_, found| one_if(found.kind == TermKind::Word));
         let frequency = |tool: &Tool| {
             count(tool, &|field, found| {
                 let paired = matches!(field, Field::Name | Field::Title | Field::Aliases | Field::Description);
-                if found.term == term && (kind != TermKind::Pair || paired) { weight(field) } else { 0.0 }
+                one_if(found.term == term && (kind != TermKind::Pair || paired))
             })
         };
         let having = tools.iter().filter(|tool| frequency(tool) > 0.0).count();

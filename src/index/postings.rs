@@ -16,7 +16,7 @@ use tantivy::{Index, InvertedIndexReader, TERMINATED, TantivyDocument, Term};
 
 use super::forward::{ForwardIndex, ToolTerms};
 use crate::catalog::Tool;
-use crate::text::{AnalyzedTerm, Analyzer, Field, TermKind, texts};
+use crate::text::{AnalyzedTerm, Analyzer, Field, Taken, TermKind, taken, texts, words};
 
 /// Field weights are multiples of this.
 pub(super) const WEIGHT_UNIT: f32 = 0.5;
@@ -25,30 +25,41 @@ const BUILD_MEMORY: usize = 128 << 20;
 /// How many tools are analysed in parallel before they are written; bounds the memory that their terms take.
 const TOOLS_PER_STEP: usize = 2048;
 
-/// How many times a term of the field is indexed, in units of [`WEIGHT_UNIT`].
+/// How many times the words of a name are indexed together.
+const NAME_REPEATS: u8 = 16;
+
+/// How many times a term of the field, in this text, is indexed, in units of [`WEIGHT_UNIT`].
 ///
 /// Set by a coarse search over the benchmarks; see `docs/results.md`. Titles and aliases are absent there and
-/// stand with descriptions and between them and names.
-pub(super) fn repeats(field: Field) -> u8 {
+/// stand with descriptions and between them and names. What a name weighs is shared by its words: in `send_mail` each says
+/// half of what the tool is, in `list_merge_requests_of_repository` a fifth.
+pub(super) fn repeats(field: Field, text: &str) -> u8 {
     match field {
-        Field::Name => 8,
+        Field::Name => {
+            let words = words(text).take(usize::from(NAME_REPEATS)).count().max(1);
+            // At most what there is to share.
+            u8::try_from((2 * usize::from(NAME_REPEATS) + words) / (2 * words)).unwrap_or(NAME_REPEATS)
+        }
         Field::Aliases => 4,
-        Field::Title | Field::Description | Field::EnumValues => 2,
-        Field::Tags | Field::ParameterNames | Field::ParameterDescriptions => 1,
+        Field::Title | Field::Description | Field::EnumValues | Field::ParameterNames => 2,
+        Field::Tags | Field::ParameterDescriptions => 1,
     }
 }
 
+/// How many times a kind of value is indexed that a tool takes.
+const VALUE_REPEATS: u8 = 2;
+
 /// How many times a term is indexed. Pairs are formed of names and prose only.
-fn term_repeats(field: Field, kind: TermKind) -> u8 {
+fn term_repeats(field: Field, repeats: u8, kind: TermKind) -> u8 {
     match (kind, field) {
         (TermKind::Pair, Field::Tags | Field::ParameterNames | Field::ParameterDescriptions | Field::EnumValues) => 0,
-        _ => repeats(field),
+        _ => repeats,
     }
 }
 
 /// What a term adds to the length of its document, in units of [`WEIGHT_UNIT`]: only words make it longer.
-fn term_length(field: Field, kind: TermKind) -> u32 {
-    if kind == TermKind::Word { u32::from(repeats(field)) } else { 0 }
+fn term_length(repeats: u8, kind: TermKind) -> u32 {
+    if kind == TermKind::Word { u32::from(repeats) } else { 0 }
 }
 
 /// The inverted index over the tools of a segment, and the forward index that explains what it finds.
@@ -138,18 +149,28 @@ struct Analysis {
     length: u32,
 }
 
+impl Analysis {
+    /// Counts a term so many times.
+    fn add(&mut self, term: &str, repeats: u8, field: Field) {
+        if repeats > 0 {
+            let token = Token { text: term.to_owned(), position: 0, ..Token::default() };
+            self.tokens.extend(std::iter::repeat_n(token, usize::from(repeats)));
+            self.terms.add(term, u32::from(repeats), field);
+        }
+    }
+}
+
 fn analyse(tool: &Tool, analyzer: &mut Analyzer) -> Analysis {
     let mut analysis = Analysis::default();
     for (field, text) in texts(tool) {
+        let repeats = repeats(field, text);
         analyzer.terms(text, |AnalyzedTerm { term, kind, .. }| {
-            let repeats = term_repeats(field, kind);
-            analysis.length += term_length(field, kind);
-            if repeats > 0 {
-                let token = Token { text: term.to_owned(), position: 0, ..Token::default() };
-                analysis.tokens.extend(std::iter::repeat_n(token, usize::from(repeats)));
-                analysis.terms.add(term, u32::from(repeats), field);
-            }
+            analysis.length += term_length(repeats, kind);
+            analysis.add(term, term_repeats(field, repeats, kind), field);
         });
+    }
+    for Taken { kind, field, .. } in taken(tool) {
+        analysis.add(kind.term(), VALUE_REPEATS, field);
     }
     analysis.terms.merge();
     analysis

@@ -96,13 +96,14 @@ impl Sources {
         }
         Some(Self { of, sizes, norms, postings })
     }
-    /// Returns the BM25 score of each tool's source for the terms of a request.
-    pub(crate) fn keyword<'a>(&self, terms: impl Iterator<Item = (&'a str, TermKind)>) -> Vec<f32> {
+
+    /// Returns the BM25 score of each tool's source for the terms of a request, each with what it counts.
+    pub(crate) fn keyword<'a>(&self, terms: impl Iterator<Item = (&'a str, TermKind, f32)>) -> Vec<f32> {
         let mut scores = vec![0.0; self.sizes.len()];
-        for (term, kind) in terms {
+        for (term, kind, weight) in terms {
             let Some(held) = self.postings.get(&TermKey::of(term)) else { continue };
             let idf = (1.0 + self.sizes.len() as f32 / held.len() as f32).ln();
-            let share = if kind == TermKind::Pair { PAIR_WEIGHT } else { 1.0 };
+            let share = if kind == TermKind::Pair { PAIR_WEIGHT * weight } else { weight };
             for &(source, tools) in held {
                 let (source, tools) = (source as usize, tools as f32);
                 scores[source] += share * idf * (K1 + 1.0) * tools / (tools + self.norms[source]);
@@ -161,7 +162,7 @@ mod tests {
     }
 
     fn keyword(sources: &Sources, words: &[&str]) -> Vec<f32> {
-        sources.keyword(words.iter().map(|&word| (word, TermKind::Word)))
+        sources.keyword(words.iter().map(|&word| (word, TermKind::Word, 1.0)))
     }
 
     const CLUB_AND_SHOP: [(&str, &str, bool); 4] =

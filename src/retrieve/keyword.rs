@@ -13,7 +13,7 @@ pub(crate) fn keyword(
     examples: Option<&ExampleIndex>,
 ) -> Result<(Vec<FoundTerm>, Signal), IndexError> {
     let tools = index.catalog.len();
-    let words = || terms.iter().map(|term| (term.term.as_str(), term.kind));
+    let words = || terms.iter().map(|term| (term.term.as_str(), term.kind, term.weight));
     let sources = index.sources.as_ref().map(|sources| sources.keyword(words()));
     let of_examples = examples.map(|index| (index, examples::keyword(index, &terms, sentences)));
     let found = FoundTerm::all(&index.keyword, terms)?;

@@ -1,20 +1,27 @@
 //! From a request to the terms that are looked up.
 
+use std::ops::Range;
+
 use foldhash::{HashMap, HashMapExt};
 
 use crate::function_words::FunctionWords;
 use crate::index::{IndexError, IndexedTerm, KeywordIndex};
 use crate::query::MAX_SENTENCES;
-use crate::text::{AnalyzedTerm, Analyzer, TermKind};
+use crate::text::{AnalyzedTerm, Analyzer, TermKind, Value, values};
+
+/// The most text of a term that is kept as the request has it: a value may be long.
+const MAX_WORD_BYTES: usize = 256;
 
 /// One term of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct QueryTerm {
     /// The form that the index holds.
     pub(crate) term: String,
     pub(crate) kind: TermKind,
-    /// The word, identifier or pair as the request has it.
+    /// The word, identifier, pair or value as the request has it, its beginning where it is long.
     pub(crate) word: String,
+    /// What it counts, 0..1: less within a value.
+    pub(crate) weight: f32,
     /// One bit a sentence that has the term.
     sentences: u32,
 }
@@ -33,7 +40,7 @@ impl FoundTerm {
     pub(super) fn all(index: &KeywordIndex, terms: Vec<QueryTerm>) -> Result<Vec<Self>, IndexError> {
         let found = terms.into_iter().filter_map(|query| {
             let indexed = index.look_up(&query.term, query.kind).transpose()?;
-            Some(indexed.map(|indexed| Self { query, indexed }))
+            Some(indexed.map(|indexed| Self { indexed: indexed.weighted(query.weight), query }))
         });
         found.collect()
     }
@@ -47,28 +54,32 @@ impl QueryTerm {
     }
 }
 
-/// Returns the distinct terms of a request's sentences in order of first appearance.
+/// Returns the distinct terms of a request's sentences in order of first appearance, those of kinds of values behind the
+/// words of their sentence.
 ///
-/// Stop words are dropped, unless there is nothing else; so are addresses and opaque codes, whose parts would
-/// match by accident.
+/// Stop words are dropped, unless there is nothing else. Words within values count less, and those of addresses and opaque
+/// codes, whose parts would match by accident, not at all.
 pub(crate) fn query_terms(sentences: &[&str]) -> Vec<QueryTerm> {
     // A word and the pair that it ends, every six letters.
     let most = sentences.iter().map(|text| text.len()).sum::<usize>() / 3;
-    let mut terms: Vec<QueryTerm> = Vec::with_capacity(most);
-    let mut places: HashMap<String, usize> = HashMap::with_capacity(most);
+    let mut terms = Distinct { terms: Vec::with_capacity(most), places: HashMap::with_capacity(most) };
     let mut analyzer = Analyzer::new();
     for (sentence, text) in sentences.iter().enumerate() {
-        let text = without_opaque_words(text);
-        analyzer.terms(&text, |AnalyzedTerm { term, kind, start, end }| {
-            if let Some(&place) = places.get(term) {
-                terms[place].sentences |= 1 << sentence;
-                return;
+        let values = values(text);
+        let weights = Weights::new(text, &values);
+        analyzer.terms(text, |AnalyzedTerm { term, kind, start, end }| {
+            let weight = weights.of(start..end);
+            if weight > 0.0 {
+                terms.add(term, kind, &text[start..end], weight, sentence);
             }
-            places.insert(term.to_owned(), terms.len());
-            let word = &text[start..end];
-            terms.push(QueryTerm { term: term.to_owned(), kind, word: word.to_owned(), sentences: 1 << sentence });
         });
+        for Value { kind, range, of_file, .. } in values {
+            for kind in [Some(kind), of_file].into_iter().flatten() {
+                terms.add(kind.term(), TermKind::Value, &text[range.clone()], 1.0, sentence);
+            }
+        }
     }
+    let mut terms = terms.terms;
     let words = terms.iter().filter(|term| term.kind == TermKind::Word).map(|term| term.word.as_str());
     let function_words = FunctionWords::of(words);
     let is_telling = |term: &QueryTerm| !function_words.contains(&term.word);
@@ -78,31 +89,67 @@ pub(crate) fn query_terms(sentences: &[&str]) -> Vec<QueryTerm> {
     terms
 }
 
-/// Drops web and mail addresses, and runs like `JpUuJ3Ew9z` in which letters and digits alternate.
-fn without_opaque_words(text: &str) -> String {
-    text.split_whitespace().filter(|word| !is_address(word)).fold(
-        String::with_capacity(text.len()),
-        |mut kept, word| {
-            for run in word.split_inclusive(|c: char| !c.is_alphanumeric()) {
-                let code = run.trim_end_matches(|c: char| !c.is_alphanumeric());
-                kept.push_str(if is_code(code) { &run[code.len()..] } else { run });
-            }
-            kept.push(' ');
-            kept
-        },
-    )
+/// Terms, each once, and where each stands among them.
+struct Distinct {
+    terms: Vec<QueryTerm>,
+    places: HashMap<String, usize>,
 }
 
-fn is_address(word: &str) -> bool {
-    word.contains("://")
-        || word.starts_with("www.")
-        || word.split_once('@').is_some_and(|(user, host)| !user.is_empty() && host.contains('.'))
+impl Distinct {
+    /// Adds a term where it stands in a sentence; of several weights the largest counts.
+    fn add(&mut self, term: &str, kind: TermKind, word: &str, weight: f32, sentence: usize) {
+        if let Some(&place) = self.places.get(term) {
+            let known = &mut self.terms[place];
+            known.sentences |= 1 << sentence;
+            known.weight = known.weight.max(weight);
+            return;
+        }
+        self.places.insert(term.to_owned(), self.terms.len());
+        let word = word[..word.floor_char_boundary(MAX_WORD_BYTES)].to_owned();
+        self.terms.push(QueryTerm { term: term.to_owned(), kind, word, weight, sentences: 1 << sentence });
+    }
 }
 
-fn is_code(run: &str) -> bool {
-    let changes =
-        run.chars().zip(run.chars().skip(1)).filter(|(a, b)| a.is_ascii_digit() != b.is_ascii_digit()).count();
-    changes >= 2
+/// What each byte of a text weighs; empty where all weigh the same.
+struct Weights(Vec<f32>);
+
+impl Weights {
+    fn new(text: &str, values: &[Value]) -> Self {
+        let mut codes = opaque_codes(text).peekable();
+        if values.is_empty() && codes.peek().is_none() {
+            return Self(Vec::new());
+        }
+        let mut weights = vec![1.0_f32; text.len()];
+        let mut lighten = |range: Range<usize>, most: f32| {
+            weights[range].iter_mut().for_each(|weight| *weight = weight.min(most));
+        };
+        for Value { kind, inner, .. } in values {
+            lighten(inner.clone(), kind.word_weight());
+        }
+        codes.for_each(|range| lighten(range, 0.0));
+        Self(weights)
+    }
+
+    /// Returns what a word, or a pair by its lighter word, weighs.
+    fn of(&self, Range { start, end }: Range<usize>) -> f32 {
+        let of_byte = |at: usize| self.0.get(at).copied().unwrap_or(1.0);
+        of_byte(start).min(of_byte(end - 1))
+    }
+}
+
+/// Returns where runs like `JpUuJ3Ew9z` stand, in which letters and digits alternate.
+fn opaque_codes(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let is_code = |run: &str| {
+        let changes =
+            run.chars().zip(run.chars().skip(1)).filter(|(a, b)| a.is_ascii_digit() != b.is_ascii_digit()).count();
+        changes >= 2
+    };
+    let runs = text.split(|c: char| !c.is_alphanumeric()).filter(move |run| is_code(run));
+    runs.map(move |run| {
+        // Both lie in one piece of memory.
+        let start = run.as_ptr().addr() - text.as_ptr().addr();
+        start..start + run.len()
+    })
 }
 
 #[cfg(test)]
@@ -110,7 +157,8 @@ mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<String> {
-        query_terms(&[text]).into_iter().filter(|term| term.kind != TermKind::Pair).map(|term| term.word).collect()
+        let words = |term: &QueryTerm| !matches!(term.kind, TermKind::Pair | TermKind::Value);
+        query_terms(&[text]).into_iter().filter(words).map(|term| term.word).collect()
     }
 
     #[test]
@@ -149,5 +197,32 @@ mod tests {
             words("mail jo@example.org about https://example.org/a order JpUuJ3Ew9z from s3_put_object"),
             ["mail", "order", "3", "s3", "put", "object"]
         );
+    }
+
+    #[test]
+    fn words_within_values_count_less_unless_they_stand_outside_too() {
+        let weights = |text: &str| {
+            let terms = query_terms(&[text]).into_iter().filter(|term| term.kind != TermKind::Pair);
+            terms.map(|term| format!("{} {}", term.term, term.weight)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            weights("rename notes.txt on 3 May"),
+            ["renam 1", "note 0.5", "txt 1", "3 0.5", "may 0.5", "takes:path 1", "takes:document 1", "takes:date 1"]
+        );
+        assert_eq!(
+            weights("put AP-7790 into 'Big things'")[1..],
+            ["ap 0.75", "7790 0.75", "big 0.5", "thing 0.5", "takes:id 1", "takes:text 1"]
+        );
+        assert_eq!(weights("notes of notes.txt")[0], "note 1");
+        assert_eq!(weights("https://example.org/a"), ["takes:url 1"]);
+    }
+
+    #[test]
+    fn values_know_their_sentences_and_are_kept_short() {
+        let url = format!("see https://example.org/{}", "é".repeat(1000));
+        let terms = query_terms(&["read a.txt", " and b.txt", &url]);
+        let path = terms.iter().find(|term| term.term == "takes:path").expect("there are two");
+        assert_eq!((path.word.as_str(), path.sentences().collect::<Vec<_>>()), ("a.txt", vec![0, 1]));
+        assert!(terms.iter().all(|term| term.word.len() <= MAX_WORD_BYTES));
     }
 }

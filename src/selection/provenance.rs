@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::examples::ExampleOrigin;
 use crate::fuse::Fusion;
-use crate::text::{Field, TermKind};
+use crate::text::{Field, TermKind, ValueKind};
 
 /// Where a score comes from.
 #[derive(Debug, Clone, Serialize)]
@@ -118,10 +118,14 @@ pub struct KeywordEvidence {
 pub struct TermEvidence {
     /// The term as the request has it.
     pub word: String,
-    /// The term as the tool has it, in the first of the fields: `bookings` of a request may meet `booking`.
+    /// The term as the tool has it, in the first of the fields: `bookings` of a request may meet `booking`. A value meets
+    /// a parameter that takes such a thing.
     pub meets: String,
-    /// Whether it is a word, an identifier or a pair of words.
+    /// Whether it is a word, an identifier, a pair of words or a value.
     pub kind: TermKind,
+    /// What a value is; absent of words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<ValueKind>,
     /// What it adds to the score; half as much where the best sentence does not have it.
     pub contribution: f32,
     /// The fields that hold it.

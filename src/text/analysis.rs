@@ -50,6 +50,8 @@ pub enum TermKind {
     Identifier,
     /// Two words that follow each other, stop words aside.
     Pair,
+    /// A kind of value that the request has and a parameter takes.
+    Value,
 }
 
 /// One term of a text.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::analysis::split_identifier;
+use super::values::{self, Taken};
 use crate::catalog::Tool;
 
 /// The most text of one field that is indexed, in bytes; a description longer than that is cut.
@@ -67,6 +68,12 @@ pub(crate) fn texts(tool: &Tool) -> Vec<(Field, &str)> {
         schema_texts(parameters, &mut texts);
     }
     texts.into_iter().map(|(field, text)| (field, beginning(text))).collect()
+}
+
+/// The kinds of values that the tool takes, each once.
+pub(crate) fn taken(tool: &Tool) -> Vec<Taken<'_>> {
+    let texts: Vec<(Field, &str)> = own_texts(tool).into_iter().map(|(field, text)| (field, beginning(text))).collect();
+    values::taken(tool.parameters.as_ref(), &texts)
 }
 
 /// What is read of a field.

@@ -1,12 +1,16 @@
 //! What a tool's words become.
 //!
 //! `document` says which texts of a tool are read, by the keyword index and by models; `analysis` cuts texts into words
-//! and terms, those of tools and those of requests alike.
+//! and terms, those of tools and those of requests alike; `values` tells which parts of a request are no words but what
+//! is given to a tool, and what tools take.
 
 mod analysis;
 mod document;
+mod values;
 
 pub use analysis::TermKind;
 pub(crate) use analysis::{AnalyzedTerm, Analyzer, words};
 pub use document::Field;
-pub(crate) use document::{EmbeddingText, texts};
+pub(crate) use document::{EmbeddingText, taken, texts};
+pub use values::ValueKind;
+pub(crate) use values::{Taken, Value, values};

@@ -48,6 +48,8 @@ mod optional_model;
 mod endpoint;
 // What is said of picks: scores, reasons, the best match that may not be used.
 mod truth;
+// What a request gives to a tool is not what it asks for.
+mod values;
 // What a request rules out.
 mod negation;
 mod mcp_configurations;

@@ -9,7 +9,7 @@ Each set's signals come from models that were trained without its fold, and each
 fitted without its fold. README.md tells how the signals are made.
 """
 
-import json, os, shutil, sys
+import copy, json, os, shutil, sys
 import numpy as np
 from scipy.optimize import minimize
 
@@ -86,8 +86,13 @@ def pack(signals, bench, written):
         cand = []
         best_of = lambda x: np.argpartition(-x, min(DEPTH, len(tools) - 1))[:DEPTH]
         for i in rows:
-            x = [x[i] / u for x, u in zip(X, UNIT) if x is not None]
-            cand.append(sorted(set(np.concatenate([best_of(y) for y in [*x[:3], sum(x)]]).tolist()) | set(rel[queries[i]])))
+            x = {n: x[i] / u for n, x, u in zip(SIGNALS, X, UNIT) if x is not None}
+            # A model may have been asked of some tools alone.
+            asked = np.flatnonzero(~np.isnan(x["model"])) if "model" in x else ()
+            if len(asked) < len(tools):
+                x = {n: y for n, y in x.items() if not n.startswith("model")}
+            best = [best_of(y) for y in [*(y for n, y in x.items() if "sources" not in n), sum(x.values())]]
+            cand.append(sorted({*np.concatenate(best).tolist(), *map(int, asked), *rel[queries[i]]}))
         out[f"{s}/count"] = np.array([len(c) for c in cand], np.uint8)
         flat = [(i, j) for i, c in zip(rows, cand) for j in c]
         r, c = np.array(flat).T
@@ -111,11 +116,20 @@ class Set:
         s.ok = np.arange(n.max())[None] < n[:, None]
         spread = lambda x: _spread(x.astype(np.float64), s.ok)
         column = lambda k: spread(z[f"{name}/{k}"]) if f"{name}/{k}" in z else np.zeros(s.ok.shape)
-        s.x = np.stack([column(k) for k in SIGNALS], -1) / UNIT
+        x = np.stack([column(k) for k in SIGNALS], -1) / UNIT
+        s.asked = ~np.isnan(x[..., 2])
+        s.x = np.nan_to_num(x)
         s.gain = spread(z[f"{name}/gain"])
         s.sources = s.x[..., 3:].any()
         s.near = z[f"{name}/near"] if f"{name}/near" in z else None
         s.ceiling = np.maximum(z[f"{name}/ceiling"].astype(np.float64), 1) / UNIT[0]
+
+
+    def of(s, which):
+        """The candidates of which all of these signals are known."""
+        known = copy.copy(s)
+        known.ok = s.ok & s.asked if 2 in which else s.ok
+        return known
 
 
 def _spread(flat, ok):
@@ -350,10 +364,11 @@ def main():
     for name, which in COMBINATIONS.items():
         if only and name not in only:
             continue
-        left_out(data, which, name)
+        left_out({n: s.of(which) for n, s in data.items()}, which, name)
     print()
     for name, which in COMBINATIONS.items():
-        print(Constants(data, SETS, which).rust(name))
+        if not only or name in only:
+            print(Constants({n: s.of(which) for n, s in data.items()}, SETS, which).rust(name))
 
 
 if __name__ == "__main__":

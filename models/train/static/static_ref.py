@@ -1,11 +1,19 @@
-"""Reference reader of static.bin: nothing but the rules of README.md (numpy and the standard library). The Rust port must agree with it.
+"""Reference reader of static.bin: nothing but the rules of models/static/README.md (numpy and the standard library). The Rust port must
+agree with it.
 
-python static_ref.py [BENCHMARKS_DIR WORK_DIR]    checks reference.json; with folders also counts the benchmark texts on
-                                                  which the tokenizer that trained (full BERT vocabulary) cuts otherwise
+python static_ref.py static.bin reference.json    checks what the training wrote
 """
 
-import sys, json, struct, hashlib, unicodedata, os
+import hashlib, json, struct, sys, unicodedata
 import numpy as np
+
+MAX_WORD = 100
+NEITHER, ENGLISH, OTHER = 0, 1, 2
+#: Letters of scripts that put no blanks between words, and pictures.
+WITHOUT_BLANKS = [
+    (0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x2600, 0x27BF), (0x3040, 0x30FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF), (0x1F000, 0x1FAFF), (0x20000, 0x2A6DF), (0x2A700, 0x2B81F), (0x2B920, 0x2CEAF), (0x2F800, 0x2FA1F),
+]  # fmt: skip
 
 
 def space(c):
@@ -22,102 +30,135 @@ def punct(c):
     ) or unicodedata.category(c)[0] == "P"
 
 
-def cjk(c):
-    x = ord(c)
-    return (
-        0x4E00 <= x <= 0x9FFF
-        or 0x3400 <= x <= 0x4DBF
-        or 0x20000 <= x <= 0x2A6DF
-        or 0x2A700 <= x <= 0x2B73F
-        or 0x2B740 <= x <= 0x2B81F
-        or 0x2B920 <= x <= 0x2CEAF
-        or 0xF900 <= x <= 0xFAFF
-        or 0x2F800 <= x <= 0x2FA1F
-    )
+def is_run(c):
+    return ord(c) > 0xDFF and any(a <= ord(c) <= b for a, b in WITHOUT_BLANKS)
+
+
+def elsewhere(word):
+    """Not in Latin letters."""
+    c = word[0]
+    return not c.isascii() and not unicodedata.name(c, "").startswith(("LATIN", "FULLWIDTH LATIN", "MODIFIER LETTER SMALL"))
 
 
 def words(t):
     t = "".join(" " if space(c) else c for c in t if not (c == "\0" or c == "\ufffd" or control(c)))
-    t = "".join(f" {c} " if cjk(c) else c for c in t)
-    t = "".join(c for c in unicodedata.normalize("NFD", t) if unicodedata.category(c) != "Mn")
-    t = "".join(c.lower() for c in t)
-    w = ""
-    for c in t:
-        if space(c):
-            if w:
-                yield w
+    w, run = "", False
+    for c in unicodedata.normalize("NFD", t):
+        if unicodedata.category(c) == "Mn":
+            continue
+        ends = space(c) or punct(c)
+        if w and (ends or is_run(c) != run):
+            yield w
             w = ""
-        elif punct(c):
-            if w:
-                yield w
+        if not ends:
+            run = is_run(c)
+            w += c.lower()
+        elif not space(c):
             yield c
-            w = ""
-        else:
-            w += c
     if w:
         yield w
+
+
+class Vocabulary:
+    """Pieces of English, of other languages (numbered behind them), and what each says of a text's language."""
+
+    def __init__(s, english, others=(), leans=None):
+        s.english = {p: i for i, p in enumerate(english)}
+        s.others = {p: len(s.english) + i for i, p in enumerate(others)}
+        assert len(s.english) == len(english) and len(s.others) == len(others), "a piece stands twice"
+        s.leans = leans if leans is not None else [NEITHER] * (len(english) + len(others))
+        s.longest = max(map(len, [*english, *others]))
+
+    def cut(s, word, known, covering=False):
+        """The longest pieces from the left. Covering, None where they are not all of it; of a run what no piece begins with is left out."""
+        run = is_run(word[0])
+        if len(word) > MAX_WORD and not (covering and run):
+            return None if covering else []
+        out, i = [], 0
+        while i < len(word):
+            mark = "##" if i and not (covering and run) else ""
+            for j in range(min(len(word), i + s.longest), i, -1):
+                x = known.get(mark + word[i:j])
+                if x is not None:
+                    out.append(x)
+                    i = j
+                    break
+            else:
+                if covering and not run:
+                    return None
+                i += 1
+        return out
+
+    def is_other(s, read):
+        """More words speak for another language than for English."""
+        t = 0
+        for w in read:
+            if elsewhere(w):
+                t += w[0].isalpha()
+            else:
+                x = s.english.get(w, s.others.get(w))
+                t += 0 if x is None else {NEITHER: 0, ENGLISH: -1, OTHER: 1}[s.leans[x]]
+        return t > 0
+
+    def pieces(s, word, other):
+        if other or elsewhere(word):
+            x = s.others.get(word, s.english.get(word))
+            found = [x] if x is not None else s.cut(word, s.others, True)
+            if found:
+                return found
+        return s.cut(word, s.english)
+
+    def ids(s, text, other=None):
+        """The pieces of a text, whose language may be given."""
+        read = list(words(text))
+        other = s.is_other(read) if other is None else other
+        return [x for w in read for x in s.pieces(w, other)]
 
 
 class Static:
     def __init__(s, path):
         b = open(path, "rb").read()
         assert b[:8] == b"PTSTATIC" and hashlib.sha256(b[:-32]).digest() == b[-32:], "not a static model, or damaged"
-        ver, s.d, s.n, m = struct.unpack_from("<IIII", b, 8)
-        assert ver == 1
-        o = 24
-        s.scale = np.frombuffer(b, "<f4", s.n, o)
-        o += 4 * s.n
-        s.q = np.frombuffer(b, np.int8, s.n * s.d, o).reshape(s.n, s.d)
-        o += s.n * s.d
-        s.pieces = b[o : o + m].decode().split("\n")
-        s.id = {p: i for i, p in enumerate(s.pieces)}
-        assert o + m + 32 == len(b) and len(s.pieces) == s.n == len(s.id)
+        (version,) = struct.unpack_from("<I", b, 8)
+        assert version in (1, 2)  # the first had neither second rows nor other languages
+        s.d, s.n = struct.unpack_from("<II", b, 12)
+        s.second, others, m = struct.unpack_from("<III", b, 20) if version == 2 else (0, 0, *struct.unpack_from("<I", b, 20))
+        o = 32 if version == 2 else 24
+        rows = s.n + s.second + others
+        s.scale = np.frombuffer(b, "<f4", rows, o)
+        o += 4 * rows
+        s.q = np.frombuffer(b, np.int8, rows * s.d, o).reshape(rows, s.d)
+        o += rows * s.d
+        leans = list(b[o : o + s.n + others]) if version == 2 else None
+        o += len(leans or ())
+        s.names = b[o : o + m].decode().split("\n")
+        assert o + m + 32 == len(b) and len(s.names) == s.n + others
+        s.vocabulary = Vocabulary(s.names[: s.n], s.names[s.n :], leans)
 
-    def ids(s, text):
-        out = []
-        for w in words(text):
-            if len(w) > 100:
-                continue
-            i = 0
-            while i < len(w):
-                for j in range(len(w), i, -1):
-                    x = s.id.get(("##" if i else "") + w[i:j])
-                    if x is not None:
-                        out.append(x)
-                        i = j
-                        break
-                else:
-                    i += 1  # no piece starts here: skip this one character
-        return out
+    def row(s, piece, tool):
+        return piece + s.second if piece >= s.n else s.n + piece if tool and piece < s.second else piece
 
     def rows(s):
         return s.q.astype(np.float32) * s.scale[:, None]
 
-    def vector(s, text):
-        i = s.ids(text)
+    def ids(s, text, tool=False):
+        """The rows of a request's, or a tool's, pieces."""
+        return [s.row(x, tool) for x in s.vocabulary.ids(text)]
+
+    def vector(s, text, tool=False):
+        i = s.ids(text, tool)
         u = (s.q[i].astype(np.float32) * s.scale[i][:, None]).astype(np.float64).sum(0) if i else np.zeros(s.d)
         k = np.linalg.norm(u)
         return u / k if k else u
 
 
 if __name__ == "__main__":
-    here = os.path.dirname(os.path.abspath(__file__))
-    M = Static(f"{here}/static.bin")
+    M = Static(sys.argv[1])
     bad = 0
-    for x in json.load(open(f"{here}/reference.json")):
-        if M.ids(x["text"]) != x["ids"] or np.abs(M.vector(x["text"]) - np.array(x["vector"])).max() > 1e-6:
+    for x in json.load(open(sys.argv[2], encoding="utf-8")):
+        same = lambda tool, y: np.abs(M.vector(x["text"], tool)[:8] - np.array(y)).max() < 1e-5
+        if [M.names[j] for j in M.vocabulary.ids(x["text"])] != x["pieces"] or not same(False, x["request"]) or not same(True, x["tool"]):
             bad += 1
             print("DIFFERS", repr(x["text"]))
     print("reference.json:", f"{bad} differ" if bad else "all same")
-    if len(sys.argv) > 2:
-        import train, argparse, glob
-
-        V = train.Vocab(argparse.Namespace(work=sys.argv[2]))
-        t = [json.loads(l) for f in glob.glob(sys.argv[1] + "/*/*.jsonl") for l in open(f)]
-        t = [x.get("text") or f"{x['name']}: {x.get('description')}" for x in t]
-        w = 0
-        for x, y in zip(t, V.ids(t)):
-            if M.ids(x) != [int(j) for j in y]:
-                w += 1
-                print([M.pieces[j] for j in set(M.ids(x)) ^ set(int(j) for j in y)], repr(x[:100])) if w < 6 else 0
-        print(len(t), "texts,", w, "cut otherwise")
+    sys.exit(bool(bad))

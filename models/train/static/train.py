@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Static token-embedding model for tool retrieval, distilled from a sentence encoder. Registry packages only.
+"""Static token-embedding model for tool retrieval: distilled from a sentence encoder, then trained on requests and the tools that
+answer them. Registry packages only.
 
-    python train.py STAGE --work DIR --bench BENCHMARKS_DIR --pairs pairs.jsonl --teacher model.safetensors
-    stages: fetch  corpus  encode  init  distill  tune  export  score   (or: all)
+    python train.py STAGE --work DIR --bench BENCHMARKS_DIR --training TRAINING_DIR [--leave-out FOLD]
+    stages: fetch  corpus  encode  init  distill  tune  meet  speak  export  score   (or: all)
 
 The teacher is MiniLM or, with --teacher, the tuned encoder (../tuned). Every stage is seeded and skips what it finds
-finished; `encode` and `distill` go on from their last chunk / checkpoint. With `--leave-out` the sets of that fold take no part
-(give a teacher that has not seen them either), and `score` scores them.
+finished; `encode` and `distill` go on from their last chunk / checkpoint. With `--leave-out` the sets of that fold, the pairs that
+share their tools and its written servers take no part (give a teacher that has not seen them either), and `score` scores them.
+`meet` begins where `tune` ended, or with `--start` at a table in the file's form; `speak` adds other languages (languages.py).
 """
 
 import os
@@ -339,11 +341,99 @@ def tune(a):
     )
 
 
+# ---------------------------------------------------------------- requests and tools
+DROP, TAU, STEPS, RATE, BATCH, TEXTS_AT_ONCE = 0.2, 0.05, 600, 0.005, 1024, 512
+#: The share that is kept of the way from the distilled table: all of it serves the requests of training, half of it others better.
+WAY = 0.75
+#: So many pieces get a second row, for tools: those that training moved most.
+SECOND = 10000
+#: Documents whose distilled vectors are this near are no negatives of each other's requests.
+ALIKE = 0.93
+
+
+def start(a, V):
+    """The distilled table, shape pieces x dims."""
+    if not a.start:
+        return np.load(f"{run_dir(a)}/tune.npy")
+    from static_ref import Static
+
+    M = Static(a.start)
+    at = {p: i for i, p in enumerate(M.names)}
+    return M.rows()[[at[p] for p in V.pieces]]
+
+
+def meet(a):
+    """Recipe 4: the table twice, for requests and for tools, trained on pairs of both as the tuned model is (../pairs.py). Beside that,
+    both copies keep to what the distilled table says of the corpus: the cosine (weight 3) and the similarities in a batch
+    (weight 0.5, temperature 0.1)."""
+    import torch
+    import torch.nn.functional as F
+    from lazy import Lazy, bags
+    from pairs import Batches, Pairs
+
+    f = f"{run_dir(a)}/meet.npz"
+    if done(f):
+        return
+    a.batch, a.seed = BATCH, 1
+    V = Vocab(a)
+    P = Pairs(a)
+    Q, D = V.ids(P.q), V.ids(P.d)
+    distilled = start(a, V).astype(np.float32)
+    B = Batches(a, P, nrm(np.stack([distilled[x].sum(0) for x in D])), ALIKE)
+    seen = benchmark_texts(a)
+    C = [x for x in V.ids([x for x in corpus_texts(a) if clear(x, seen)]) if len(x) > 1]
+    W0, none = torch.from_numpy(distilled), torch.zeros(0, distilled.shape[1])
+    requests, tools = Lazy(W0.clone()), Lazy(W0.clone())
+    kl = lambda x, y: F.kl_div(F.log_softmax(x, 1), F.log_softmax(y, 1), log_target=True, reduction="batchmean")
+    eye = torch.eye(TEXTS_AT_ONCE, dtype=torch.bool)
+    t0, ls = time.time(), []
+    for t in range(STEPS):
+        r = np.random.default_rng([a.seed, 1, t])
+        drop = lambda x: [j for j in x if r.random() > DROP] or x
+        pairs, ok = B.batch(t)
+        known = [k for k, (i, j) in enumerate(pairs) if Q[i] and D[j]]
+        pairs, ok = [pairs[k] for k in known], torch.from_numpy(ok[known][:, known])
+        X = [C[i] for i in r.integers(0, len(C), TEXTS_AT_ONCE)]
+        q, x = (F.normalize(y, dim=1) for y in requests.begin(none, [drop(Q[i]) for i, _ in pairs], X))
+        d, y = (F.normalize(y, dim=1) for y in tools.begin(none, [drop(D[j]) for _, j in pairs], X))
+        s, n = (q @ d.T / TAU).masked_fill(~ok, -1e9), torch.arange(len(pairs))
+        contrast = (F.cross_entropy(s, n) + F.cross_entropy(s.T, n)) / 2
+        c = F.normalize(bags(W0, X), dim=1)
+        near, now = ((z / 0.1).masked_fill(eye, -1e4) for z in (c @ c.T, x @ y.T))
+        kept = ((x * c).sum(1).mean() + (y * c).sum(1).mean()) / 2
+        (contrast + 0.25 * (kl(now, near) + kl(now.T, near)) - 3 * kept).backward()
+        for table in (requests, tools):
+            table.step(RATE * min(1, (t + 1) / 40) * (0.5 + 0.5 * np.cos(np.pi * t / STEPS)))
+        ls.append(contrast.item())
+        if (t + 1) % 100 == 0:
+            print(t + 1, f"loss {np.mean(ls[-100:]):.3f}, cosine to the start {kept:.3f}, {time.time() - t0:.0f} s", flush=True)
+    W, T = (distilled + WAY * (x.rows.numpy() - distilled) for x in (requests, tools))
+    moved = ((T - W) ** 2).sum(1)
+    second = np.sort(np.argsort(-moved, kind="stable")[:SECOND])
+    print(f"second rows have {moved[second].sum() / moved.sum():.4f} of what separates requests and tools", flush=True)
+    np.savez(f, W=W, T=T[second], second=second)
+
+
+def speak(a):
+    """Recipe 5: other languages."""
+    from languages import speak as spoken
+
+    f = f"{run_dir(a)}/speak.npz"
+    if done(f):
+        return
+    others, leans, rows = spoken(a, Vocab(a).pieces, np.load(f"{run_dir(a)}/meet.npz")["W"])
+    np.savez(f, others=np.array(others), leans=np.array(leans, np.uint8), rows=rows)
+
+
 # ---------------------------------------------------------------- the file
+#: Values of a row, -31 to 31: more add nothing, and these pack into six bits of eight.
+LEVELS = 31
+
+
 def quantise(W):
-    sc = (np.abs(W).max(1, keepdims=True) / 127).astype(np.float32)
+    sc = (np.abs(W).max(1, keepdims=True) / LEVELS).astype(np.float32)
     sc[sc == 0] = 1
-    return np.clip(np.rint(W / sc), -127, 127).astype(np.int8), sc.ravel()
+    return np.clip(np.rint(W / sc), -LEVELS, LEVELS).astype(np.int8), sc.ravel()
 
 
 TEXTS = [
@@ -360,6 +450,12 @@ TEXTS = [
     "I'm looking for a good Italian restaurant!",
     "Zusammenfassung des Dokuments",
     "你好 world",
+    "Quel temps fera-t-il demain à Lyon ?",
+    "die Datei notes.txt auf den Server kopieren",
+    "把会议改到明天下午三点",
+    "明日の天気を教えて",
+    "какая погода в Москве?",
+    "order a 🍕 for me",
     "42",
     "",
     "   \t\n ",
@@ -372,20 +468,24 @@ TEXTS = [
 
 def export(a):
     V = Vocab(a)
-    W = np.load(f"{run_dir(a)}/tune.npy")
-    q, sc = quantise(W)
-    n, d = q.shape
-    v = "\n".join(V.pieces).encode()
-    b = b"PTSTATIC" + struct.pack("<IIII", 1, d, n, len(v)) + sc.astype("<f4").tobytes() + q.tobytes() + v
+    z, spoken = np.load(f"{run_dir(a)}/meet.npz"), np.load(f"{run_dir(a)}/speak.npz")
+    second, others = list(z["second"]), list(spoken["others"])
+    order = second + sorted(set(range(V.n)) - set(second))
+    q, sc = quantise(np.concatenate([z["W"][order], z["T"], spoken["rows"]]))
+    leans = spoken["leans"][order + list(range(V.n, V.n + len(others)))]
+    v = "\n".join([V.pieces[i] for i in order] + others).encode()
+    numbers = struct.pack("<IIIIII", 2, q.shape[1], V.n, len(second), len(others), len(v))
+    b = b"PTSTATIC" + numbers + sc.astype("<f4").tobytes() + q.tobytes() + leans.tobytes() + v
     b += hashlib.sha256(b).digest()
     with open(f"{run_dir(a)}/static.bin", "wb") as f:
         f.write(b)
     from static_ref import Static
 
     M = Static(f"{run_dir(a)}/static.bin")
+    eight = lambda x: [round(float(y), 6) for y in x[:8]]
     rows = [
         json.dumps(
-            {"text": x, "pieces": [M.pieces[j] for j in M.ids(x)], "vector": [round(float(y), 6) for y in M.vector(x)[:8]]},
+            {"text": x, "pieces": [M.names[j] for j in M.vocabulary.ids(x)], "request": eight(M.vector(x, False)), "tool": eight(M.vector(x, True))},
             ensure_ascii=False,
         )
         for x in TEXTS
@@ -402,7 +502,8 @@ def score(a):
 
     M = Static(f"{run_dir(a)}/static.bin")
     R = M.rows()
-    score_sets(a, lambda L: nrm(np.stack([R[M.ids(x)].sum(0) for x in L])), f"{run_dir(a)}/score.json")
+    embed = lambda tools: lambda L: nrm(np.stack([R[M.ids(x, tools)].sum(0) for x in L]))
+    score_sets(a, embed(False), f"{run_dir(a)}/score.json", embed(True))
 
 
 if __name__ == "__main__":
@@ -410,12 +511,14 @@ if __name__ == "__main__":
     p.add_argument("stage")
     p.add_argument("--work", default="work")
     p.add_argument("--bench", default="../shared/benchmarks")
-    p.add_argument("--pairs", default="../shared/training/pairs.jsonl")
+    p.add_argument("--training", default="../shared/training")
+    p.add_argument("--start", default="")
     p.add_argument("--run", default="static")
     p.add_argument("--teacher", default="")
     p.add_argument("--dims", type=int, default=256)
     p.add_argument("--leave-out", type=int, default=0)
     a = p.parse_args()
+    a.pairs, a.written = f"{a.training}/pairs.jsonl", f"{a.training}/written"
     os.makedirs(run_dir(a), exist_ok=True)
     F = {
         "fetch": fetch,
@@ -424,6 +527,8 @@ if __name__ == "__main__":
         "init": init,
         "distill": distill,
         "tune": tune,
+        "meet": meet,
+        "speak": speak,
         "export": export,
         "score": score,
     }

@@ -8,69 +8,16 @@ Every stage is seeded and skips what it finds finished; `train` goes on from its
 that fold, the pairs that share their tools and its written servers take no part, and the held-out curve is theirs.
 """
 
-import argparse, hashlib, json, os, sys, time
+import argparse, hashlib, os, sys, time
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from common import *
 from encoder import *
+from pairs import *
 
-REQUEST_CUT, TOOL_CUT = 48, 64
 #: Documents whose MiniLM vectors are this near are no negatives of each other's requests.
 GUARD = 0.9
-#: Shares of the pairs: written servers, operations, functions. The sets and training/pairs.jsonl have the rest, each by the root of its
-#: number of tools.
-SHARES = {"written": 0.35, "openapi": 0.1, "functions": 0.05}
-
-
-# ---------------------------------------------------------------- data
-class Pairs:
-    """Requests, documents, the documents that answer each request, and the documents of each group (a set or a source) with the part
-    (a server, an API) that each is of."""
-
-    def __init__(s, a):
-        s.q, s.d, s.qi, s.di = [], [], {}, {}
-        s.good, s.asks, s.groups = [], {}, {}
-        for x in FOLD:
-            if FOLD[x] == a.leave_out:
-                continue
-            D, Q, rel = load_set(a.bench, x)
-            for q, r in zip(Q, rel):
-                for j, g in r.items():
-                    if g > 0:
-                        s.add({"metatool-multi": "metatool"}.get(x, x), q, D[j])
-        for l in open(a.pairs, encoding="utf-8"):
-            p = json.loads(l)
-            if p["fold"] != a.leave_out or p["fold"] == 0:
-                t = p["tool"] | {"description": cut(p["tool"]["description"], 400)}
-                s.add({0: "functions", 1: "metatool", 3: "seal-tools"}[p["fold"]], p["query"], document(t))
-        B = benchmark_texts(a)
-        for title, q, d in map(json.loads, open(f"{a.work}/weak.jsonl", encoding="utf-8")):
-            if title != "t2v" and not title.startswith("wn") and clear(q, B) and clear(d, B):
-                s.add("openapi", q, d, title)
-        for q, tools in written_requests(a.written, WRITTEN_FOLDS.get(a.leave_out, ())):
-            for t in tools:
-                s.add("written", q, document(t), t["server"])
-        t = tokenizer(f"{a.work}/dl/minilm/tokenizer.json", 512)
-        sep = t.token_to_id("[SEP]")
-        short = lambda e, n: e.ids if len(e.ids) <= n else e.ids[: n - 1] + [sep]
-        s.qt = [short(e, REQUEST_CUT) for e in t.encode_batch(s.q)]
-        s.dt = [short(e, TOOL_CUT) for e in t.encode_batch(s.d)]
-        s.names = list(s.groups)
-        root = np.array([len(s.groups[g]) ** 0.5 * (g not in SHARES) for g in s.names])
-        s.share = root / root.sum() * (1 - sum(SHARES.values())) + np.array([SHARES.get(g, 0) for g in s.names])
-
-    def add(s, group, q, d, part=""):
-        i = s.qi.setdefault(q, len(s.q))
-        if i == len(s.q):
-            s.q.append(q)
-            s.good.append(set())
-        j = s.di.setdefault(d, len(s.d))
-        if j == len(s.d):
-            s.d.append(d)
-        s.good[i].add(j)
-        s.asks.setdefault(j, []).append(i)
-        s.groups.setdefault(group, {}).setdefault(j, part)
 
 
 def untrained(a, base, P):
@@ -85,54 +32,6 @@ def untrained(a, base, P):
         np.savez(f + ".tmp.npz", texts=list(known), vectors=np.array(list(known.values())))
         os.replace(f + ".tmp.npz", f)
     return np.array([known[k] for k in key])
-
-
-class Batches:
-    """Batch t, always the same for the same seed: pairs of distinct requests and documents, and which of the documents
-    may serve as negatives of which requests."""
-
-    def __init__(s, a, P, base):
-        s.a, s.P = a, P
-        s.base = untrained(a, base, P)
-        s.docs = {g: np.array(sorted(x)) for g, x in P.groups.items()}
-        s.parts = {}
-        for g in ("openapi", "written"):
-            parts = {}
-            for j, t in P.groups[g].items():
-                parts.setdefault(t, []).append(j)
-            s.parts[g] = [sorted(parts[t]) for t in sorted(parts)]
-        s.stretch = np.concatenate(s.parts["openapi"])
-
-    def draw(s, r, pool):
-        for j in pool:
-            if len(s.pairs) == s.a.batch:
-                return
-            i = s.P.asks[j][r.integers(len(s.P.asks[j]))]
-            if j not in s.seen_d and i not in s.seen_q:
-                s.seen_d.add(j)
-                s.seen_q.add(i)
-                s.pairs.append((i, int(j)))
-
-    def batch(s, t):
-        P, r = s.P, np.random.default_rng([s.a.seed, t])
-        s.pairs, s.seen_d, s.seen_q = [], set(), set()
-        if t % 2:
-            g = P.names[r.choice(len(P.names), p=P.share)]
-            if g == "openapi":
-                for at in r.integers(0, len(s.stretch) - 16, s.a.batch // 16 + 1):
-                    s.draw(r, s.stretch[at : at + 16])
-            elif g == "written":
-                for k in r.permutation(len(s.parts[g]))[: s.a.batch // 4]:
-                    s.draw(r, r.permutation(s.parts[g][k]))
-            else:
-                s.draw(r, r.permutation(s.docs[g]))
-        while len(s.pairs) < s.a.batch:
-            g = P.names[r.choice(len(P.names), p=P.share)]
-            s.draw(r, r.choice(s.docs[g], 1))
-        q, d = [i for i, _ in s.pairs], [j for _, j in s.pairs]
-        ok = np.array([[j == k or k not in P.good[i] for k in d] for i, j in s.pairs])
-        ok &= (s.base[d] @ s.base[d].T < GUARD) | np.eye(len(d), dtype=bool)
-        return pack([P.qt[i] for i in q] + [P.dt[j] for j in d]), torch.from_numpy(ok)
 
 
 # ---------------------------------------------------------------- training
@@ -177,7 +76,7 @@ def train(a):
     p = load(f"{a.work}/dl/minilm/model.safetensors")
     P = Pairs(a)
     print({g: len(P.groups[g]) for g in P.names}, len(P.q), "requests;", {g: round(float(x), 3) for g, x in zip(P.names, P.share)}, flush=True)
-    B = Batches(a, P, p)
+    B = Batches(a, P, untrained(a, p, P), GUARD)
     dev = dev_sets(a, tokenizer(f"{a.work}/dl/minilm/tokenizer.json"))
     for x in p.values():
         x.requires_grad_()
@@ -207,11 +106,12 @@ def train(a):
         log.write("\t".join(["step", "loss", "seconds", *dev]) + "\n")
         curve(0, 0)
     for t in range(start, a.steps):
-        packed, ok = B.batch(t)
+        pairs, ok = B.batch(t)
+        packed = pack([P.qt[i] for i, _ in pairs] + [P.dt[j] for _, j in pairs])
         for g in adam.param_groups:
             g["lr"] = rate(t)
         adam.zero_grad()
-        l = loss(forward(p, packed, 2 * a.batch), ok, a.tau)
+        l = loss(forward(p, packed, 2 * a.batch), torch.from_numpy(ok), a.tau)
         l.backward()
         torch.nn.utils.clip_grad_norm_(p.values(), 1.0)
         adam.step()

@@ -4,13 +4,17 @@ use foldhash::HashMap;
 
 use crate::catalog::Tool;
 use crate::retrieve::QueryTerm;
-use crate::text::{Analyzer, Field, texts, words};
+use crate::text::{Analyzer, Field, TermKind, ValueKind, taken, texts, words};
 
-/// Returns the words, as the tool has them, of terms that stand in these fields: the request's word if the field has it, else
+/// Returns the words, as the tool has them (of a kind of value the parameter that takes it), of terms that stand in these fields: the request's word if the field has it, else
 /// the first of the same term. A term of which none is found keeps no word.
 pub(super) fn own_words<'t>(tool: &'t Tool, terms: &[(&QueryTerm, Field)]) -> Vec<Option<&'t str>> {
     let texts = texts(tool);
     let same = |&(query, field): &(&QueryTerm, Field)| {
+        if query.kind == TermKind::Value {
+            let kind = ValueKind::of_term(&query.term)?;
+            return taken(tool).into_iter().find(|taken| taken.kind == kind).map(|taken| taken.by);
+        }
         let own = texts.iter().filter(|(own, _)| *own == field);
         own.flat_map(|(_, text)| words_of(text)).find(|word| word.eq_ignore_ascii_case(&query.word))
     };

@@ -12,10 +12,12 @@ use crate::selection::{
     CalledTogether, CoverEvidence, ExampleEvidence, ExampleOrigin, FusionEvidence, KeywordEvidence, Provenance,
     RerankEvidence, SemanticEvidence, TermEvidence, WordEvidence,
 };
-use crate::text::{Field, TermKind};
+use crate::text::{Field, TermKind, ValueKind};
 
 /// The most words that a reason quotes.
 const QUOTED_WORDS: usize = 4;
+/// The most kinds of values that a reason names.
+const QUOTED_VALUES: usize = 2;
 /// The most pairs of near words that a reason quotes.
 const QUOTED_PAIRS: usize = 2;
 /// The most characters that a reason quotes of a part of the request.
@@ -148,6 +150,7 @@ fn source_fits(provenance: &Provenance, tool: &Tool) -> Option<String> {
 /// Which words match and how similar the meaning is.
 fn found(keyword: Option<&KeywordEvidence>, semantic: &[SemanticEvidence]) -> Vec<String> {
     let mut clauses: Vec<String> = keyword.and_then(matched_words).into_iter().collect();
+    clauses.extend(keyword.and_then(taken_values));
     if let Some(SemanticEvidence { score, rank, model, stands_in, .. }) = semantic.last() {
         let rank = rank.map_or(String::new(), |rank| format!(" and ranks {rank}"));
         let near = near_words(semantic.iter().flat_map(|semantic| &semantic.words), keyword);
@@ -183,6 +186,17 @@ fn matched_words(evidence: &KeywordEvidence) -> Option<String> {
     let verb = if terms.len() == 1 { "matches" } else { "match" };
     let words = if more > 0 { format!("{} and {more} more", words.join(", ")) } else { enumerate(&words) };
     (!terms.is_empty()).then(|| format!("{words} {verb} in its {}", enumerate(&fields)))
+}
+
+/// `it takes a path, like "notes.txt", and a date, like "3 June"`, with the weightiest kinds first.
+fn taken_values(evidence: &KeywordEvidence) -> Option<String> {
+    let mut values: Vec<(&TermEvidence, ValueKind)> =
+        evidence.terms.iter().filter_map(|term| Some((term, term.value?))).collect();
+    values.sort_by(|(a, _), (b, _)| b.contribution.total_cmp(&a.contribution));
+    let said = |(term, kind): &(&TermEvidence, ValueKind)| format!("{}, like {:?}", kind.label(), term.word);
+    let values: Vec<String> = values.iter().take(QUOTED_VALUES).map(said).collect();
+    let values = values.join(", and ");
+    (!values.is_empty()).then(|| format!("it takes {values}"))
 }
 
 /// `: "smaller" is close to "resize" in its name`, with the weightiest words first and without those that match as
