@@ -57,6 +57,7 @@ pub(super) fn keyword(examples: &ExampleIndex, terms: &[QueryTerm], sentences: u
     for term in terms {
         let own: Vec<usize> = term.sentences().filter(|&sentence| sentence < by_sentence.len()).collect();
         examples.contributions(&term.term, term.kind, |example, contribution| {
+            let contribution = term.weight * contribution;
             whole[example] += contribution;
             own.iter().for_each(|&sentence| by_sentence[sentence][example] += contribution);
         });
