@@ -426,8 +426,8 @@ def speak(a):
 
 
 # ---------------------------------------------------------------- the file
-#: Values of a row, -31 to 31: more add nothing, and these pack into six bits of eight.
-LEVELS = 31
+#: Values of a row, -11 to 11: more add nothing that can be measured, and these pack into 4.3 bits of eight.
+LEVELS = 11
 
 
 def quantise(W):
