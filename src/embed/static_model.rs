@@ -96,7 +96,11 @@ impl StaticEmbedder {
         Self::new(&parts, Cow::Borrowed, Cow::Borrowed(parts.rows))
     }
 
-    fn new<'a>(parts: &Parts<'a>, piece: impl Fn(&'a str) -> Cow<'static, str>, rows: Cow<'static, [u8]>) -> Result<Self, String> {
+    fn new<'a>(
+        parts: &Parts<'a>,
+        piece: impl Fn(&'a str) -> Cow<'static, str>,
+        rows: Cow<'static, [u8]>,
+    ) -> Result<Self, String> {
         let (english, others) = parts.pieces.split_at(parts.english);
         let pieces = |pieces: &[&'a str], first| {
             let found = WordPieces::new(pieces.iter().map(|name| piece(name)), first);

@@ -350,7 +350,8 @@ mod tests {
 
     #[test]
     fn pieces_are_counted_once() {
-        let vocabulary = WordPieces::new(["a", "##a", "a", ""].into_iter().map(|piece| Cow::Owned(piece.to_owned())), 0);
+        let vocabulary =
+            WordPieces::new(["a", "##a", "a", ""].into_iter().map(|piece| Cow::Owned(piece.to_owned())), 0);
         assert_eq!(vocabulary.len(), 3);
         assert_eq!(vocabulary.cut("aa").len(), 2);
     }

@@ -6,7 +6,7 @@ Sentences of `training/parallel.jsonl` and `voice.jsonl`, requests of `training/
 with the pictures that stand for them.
 """
 
-import collections, unicodedata
+import collections, time, unicodedata
 import numpy as np
 
 from common import *
@@ -187,7 +187,8 @@ def speak(a, english_pieces, english):
     share = np.mean([V.is_other(list(words(x))) for k, _, x, _ in data if k in ("translation", "request", "parallel")])
     wrong = np.mean([V.is_other(list(words(y))) for k, _, _, y in data if k in ("translation", "request", "parallel")])
     print(f"{len(others)} pieces; {share:.4f} of texts taken for another language, {wrong:.4f} of their translations", flush=True)
-    rows = [(k, x, V.ids(text, True), V.ids(translation, False)) for k, x, text, translation in data]
+    english_ids = lambda text: [i for i in V.ids(text, False) if i < first]
+    rows = [(k, x, V.ids(text, True), english_ids(translation)) for k, x, text, translation in data]
     rows = [r for r in rows if r[3] and any(i >= first for i in r[2])]
     pool = {}
     for i, (kind, language, _, _) in enumerate(rows):

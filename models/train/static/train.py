@@ -344,9 +344,9 @@ def tune(a):
 # ---------------------------------------------------------------- requests and tools
 DROP, TAU, STEPS, RATE, BATCH, TEXTS_AT_ONCE = 0.2, 0.05, 600, 0.005, 1024, 512
 #: The share that is kept of the way from the distilled table: all of it serves the requests of training, half of it others better.
-WAY = 0.75
+WAY = 0.6
 #: So many pieces get a second row, for tools: those that training moved most.
-SECOND = 10000
+SECOND = 8000
 #: Documents whose distilled vectors are this near are no negatives of each other's requests.
 ALIKE = 0.93
 
@@ -426,8 +426,8 @@ def speak(a):
 
 
 # ---------------------------------------------------------------- the file
-#: Values of a row, -31 to 31: more add nothing, and these pack into six bits of eight.
-LEVELS = 31
+#: Values of a row, -11 to 11: more add nothing that can be measured, and these pack into 4.3 bits of eight.
+LEVELS = 11
 
 
 def quantise(W):
