@@ -282,7 +282,7 @@ mod tests {
         ) {
             let mut words = Vec::new();
             let mut last = 0;
-            each_word(&text, |word, range| {
+            each_word(&text, Ideographs::Apart, |word, range| {
                 assert!(range.start >= last, "{text:?}: {range:?} comes after {last}");
                 assert!(naive_words(&text[range.clone()]).contains(&word.to_owned()), "{text:?}: {word} at {range:?}");
                 last = range.start;
@@ -297,7 +297,9 @@ mod tests {
         let vocabulary = WordPieces::new(PIECES.into_iter().map(Cow::Borrowed), 0);
         let text = "Read_Filesüb, UBER u\u{308}ber 查";
         let mut found = Vec::new();
-        vocabulary.each_piece(text, |_, range| found.push(&text[range.clone()]));
+        each_word(text, Ideographs::Apart, |word, range| {
+            vocabulary.each_piece(word, |_| found.push(&text[range.clone()]));
+        });
         assert_eq!(found, ["Read", "_", "Filesüb", "Filesüb", "Filesüb", "UBER", "u\u{308}ber", "查"]);
     }
 

@@ -151,7 +151,9 @@ fn source_fits(provenance: &Provenance, tool: &Tool) -> Option<String> {
 fn found(keyword: Option<&KeywordEvidence>, semantic: &[SemanticEvidence]) -> Vec<String> {
     let mut clauses: Vec<String> = keyword.and_then(matched_words).into_iter().collect();
     clauses.extend(keyword.and_then(taken_values));
-    if let Some(SemanticEvidence { score, rank, model, stands_in, .. }) = semantic.last() {
+    if let Some(SemanticEvidence { score, rank, model, stands_in, examples, .. }) = semantic.last() {
+        // What examples add is told of them.
+        let score = score - examples.unwrap_or_default();
         let rank = rank.map_or(String::new(), |rank| format!(" and ranks {rank}"));
         let near = near_words(semantic.iter().flat_map(|semantic| &semantic.words), keyword);
         let by = if *stands_in { format!(" by {model:?}, which stands in,") } else { String::new() };
