@@ -81,7 +81,8 @@ fn without_examples_the_outcome_is_the_same_to_the_byte() {
 
 #[test]
 fn the_same_examples_in_the_catalog_in_a_file_or_learned_rank_alike() {
-    let in_catalog = workplace().tools().iter().map(|tool| {
+    let workplace = workplace();
+    let in_catalog = workplace.tools().iter().map(|tool| {
         let mut tool = (**tool).clone();
         if tool.id == FOR {
             tool.examples = vec![SERVED.to_owned()];
