@@ -207,7 +207,7 @@ mod tests {
         };
         assert_eq!(
             weights("rename notes.txt on 3 May"),
-            ["renam 1", "note 0.5", "txt 1", "3 0.5", "may 0.5", "takes:path 1", "takes:document 1", "takes:date 1"]
+            ["renam 1", "note 0.5", "txt 1", "3 0.5", "takes:path 1", "takes:document 1", "takes:date 1"]
         );
         assert_eq!(
             weights("put AP-7790 into 'Big things'")[1..],
