@@ -120,7 +120,6 @@ fn is_too_long(word: &str) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ideographs {
     /// Each Chinese character is a word, and the others are letters like all, as BERT has it.
-    #[cfg_attr(not(feature = "tuned"), expect(dead_code, reason = "only the tuned model reads so"))]
     Apart,
     /// A run of them is a word.
     Together,
