@@ -340,6 +340,44 @@ mod tests {
         assert_eq!(words, ["reschedule", "unboxings", ",", "twice"]);
     }
 
+    fn similarity(request: &str, tool: &str) -> f32 {
+        let model = StaticEmbedder::shared().expect("it is valid");
+        let (request, tool) = (model.vector(Role::Query, request), model.vector(Role::Document, tool));
+        request.iter().zip(&tool).map(|(a, b)| a * b).sum()
+    }
+
+    #[test]
+    fn a_request_in_another_language_is_near_what_it_asks_for() {
+        let tools = ["send email: Send an email message", "get weather: Get the weather forecast for a city"];
+        for (email, weather) in [
+            ("schick eine E-Mail an meine Chefin", "wie wird das Wetter morgen"),
+            ("envoie un courriel à ma collègue", "quel temps fera-t-il demain"),
+            ("给我的经理发一封邮件", "明天天气怎么样"),
+            ("上司にメールを送って", "明日の天気を教えて"),
+            ("отправь письмо начальнику", "какая завтра погода"),
+        ] {
+            assert!(similarity(email, tools[0]) > similarity(email, tools[1]) + 0.1, "{email}");
+            assert!(similarity(weather, tools[1]) > similarity(weather, tools[0]) + 0.1, "{weather}");
+        }
+    }
+
+    #[test]
+    fn an_english_request_is_read_by_the_english_pieces() {
+        let model = StaticEmbedder::shared().expect("it is valid");
+        let others = |text: &str| {
+            model.words_and_pieces(text).1.iter().any(|&(_, piece)| piece as usize >= model.english_pieces)
+        };
+        for text in
+            ["let the old sessions die", "an open door in a chat", "list de facto standards", "son of the man on main"]
+        {
+            assert!(!others(text), "{text}");
+        }
+        for text in ["die alten Sitzungen löschen", "borra la hora de mi cita", "list the 文件 here", "order a 🍕"]
+        {
+            assert!(others(text), "{text}");
+        }
+    }
+
     #[derive(serde::Deserialize)]
     struct Reference {
         text: String,

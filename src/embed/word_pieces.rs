@@ -117,10 +117,9 @@ fn is_too_long(word: &str) -> bool {
 }
 
 /// What becomes of letters that stand without blanks between words.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ideographs {
     /// Each Chinese character is a word, and the others are letters like all, as BERT has it.
-    #[cfg_attr(not(feature = "tuned"), expect(dead_code, reason = "only the tuned model reads so"))]
     Apart,
     /// A run of them is a word.
     Together,
@@ -261,13 +260,18 @@ mod tests {
     use proptest::prelude::*;
 
     /// BERT's basic tokenizer as its authors describe it: the whole text is decomposed first.
-    fn naive_words(text: &str) -> Vec<String> {
+    fn naive_words(text: &str, ideographs: Ideographs) -> Vec<String> {
+        let together = ideographs == Ideographs::Together;
         let mut words = vec![String::new()];
         for c in text.chars().filter(|&c| !is_noise(c)).nfd() {
-            let alone = is_punctuation(c) || is_han(c);
+            let alone = is_punctuation(c) || !together && is_han(c);
             if alone || c.is_whitespace() {
                 words.extend([if alone { c.to_string() } else { String::new() }, String::new()]);
             } else if c.general_category() != GeneralCategory::NonspacingMark {
+                let last = words.last().and_then(|word| word.chars().last());
+                if together && last.is_some_and(|last| is_without_blanks(last) != is_without_blanks(c)) {
+                    words.push(String::new());
+                }
                 words.last_mut().expect("there is one").extend(c.to_lowercase());
             }
         }
@@ -278,17 +282,18 @@ mod tests {
     proptest! {
         #[test]
         fn words_are_those_of_the_definition_and_stand_where_they_are_said_to(
-            text in "([a-zA-Z_.]{1,3}|[éÜ査查한각] ?|\\PC|[\u{300}\u{302e}\u{1d165}\u{1d16d}\u{0}]){0,12}",
+            text in "([a-zA-Z_.]{1,3}|[éÜ査查한각カ🍕] ?|\\PC|[\u{300}\u{302e}\u{1d165}\u{1d16d}\u{0}]){0,12}",
+            ideographs in prop_oneof![Just(Ideographs::Apart), Just(Ideographs::Together)],
         ) {
             let mut words = Vec::new();
             let mut last = 0;
-            each_word(&text, Ideographs::Apart, |word, range| {
+            each_word(&text, ideographs, |word, range| {
                 assert!(range.start >= last, "{text:?}: {range:?} comes after {last}");
-                assert!(naive_words(&text[range.clone()]).contains(&word.to_owned()), "{text:?}: {word} at {range:?}");
+                assert!(naive_words(&text[range.clone()], ideographs).contains(&word.to_owned()), "{text:?}: {word} at {range:?}");
                 last = range.start;
                 words.push(word.to_owned());
             });
-            prop_assert_eq!(words, naive_words(&text));
+            prop_assert_eq!(words, naive_words(&text, ideographs));
         }
     }
 
@@ -328,6 +333,18 @@ mod tests {
         ] {
             assert_eq!(cut(text), pieces, "{text}");
         }
+    }
+
+    #[test]
+    fn words_are_covered_or_not() {
+        let pieces = ["read", "##er", "查询", "文件", "メール"];
+        let vocabulary = WordPieces::new(pieces.into_iter().map(Cow::Borrowed), 10);
+        assert_eq!(vocabulary.covering("reader"), Some(vec![10, 11]));
+        assert_eq!(vocabulary.covering("readers"), None, "the last letter is in no piece");
+        assert_eq!(vocabulary.covering("把文件查询"), Some(vec![13, 12]), "any piece stands anywhere in a run");
+        assert_eq!(vocabulary.covering("你好"), None);
+        assert_eq!(vocabulary.covering(&"文件".repeat(MAX_WORD_CHARS)).map(|found| found.len()), Some(MAX_WORD_CHARS));
+        assert_eq!(vocabulary.covering(&"read".repeat(MAX_WORD_CHARS)), None);
     }
 
     #[test]

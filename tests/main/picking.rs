@@ -397,7 +397,7 @@ fn the_same_request_gives_the_same_bytes() {
 
 #[test]
 fn a_request_without_words_gets_no_tools_and_no_error() {
-    for query in ["", "  \n\t ", "🚀🎉", "?!…", "\u{200b}", "、。"] {
+    for query in ["", "  \n\t ", "𝄞𝄢", "?!…", "\u{200b}", "、。"] {
         let selection = pick(&WORKPLACE, query, &PickOptions::default());
         assert!(selection.picks.is_empty(), "{query:?}: {:?}", ids(&selection));
         assert!(selection.degraded.is_empty(), "{query:?}");

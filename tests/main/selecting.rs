@@ -45,7 +45,7 @@ fn a_part_that_has_a_good_tool_gets_it_however_little_of_the_whole_request_that_
     let options = PickOptions { max_candidates: 4, ..PickOptions::default() };
     let selection = pick(&WORKPLACE, query, &options);
     assert_eq!(ids(&selection)[0], "lingua/translate_text");
-    for (part, tool) in [("summarize it", "tracker/get_sprint_report"), ("mail it to bob", "mail/send_email")] {
+    for (part, tool) in [("summarize it", "chat/summarize_thread"), ("mail it to bob", "mail/send_email")] {
         let alone = pick(&WORKPLACE, part, &options);
         assert_eq!(ids(&alone)[0], tool);
         let pick = selection.picks.iter().find(|pick| pick.tool.id == tool).expect("its part has no better one");
@@ -59,7 +59,7 @@ fn a_part_that_has_a_good_tool_gets_it_however_little_of_the_whole_request_that_
 
 #[test]
 fn the_tool_of_a_part_is_justified_by_words_of_that_part() {
-    let query = "find duplicate files in the project folder and mail the list to my colleague and delete them";
+    let query = "translate this text to german and mail it to my colleague and delete them";
     let selection = pick(&WORKPLACE, query, &PickOptions { min_score: 0.0, ..PickOptions::default() });
     let covering: Vec<_> = selection.picks.iter().filter_map(|pick| pick.provenance.covers.as_ref()).collect();
     assert!(!covering.is_empty(), "{:?}", ids(&selection));

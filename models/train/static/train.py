@@ -426,14 +426,15 @@ def speak(a):
 
 
 # ---------------------------------------------------------------- the file
-#: Values of a row, -11 to 11: more add nothing that can be measured, and these pack into 4.3 bits of eight.
-LEVELS = 11
+#: Values of a row go from minus so many to so many, for English and for other languages. 31 for both measure the same, and these pack
+#: into half the bytes, so that the library fits into its registry.
+LEVELS, LEVELS_OF_OTHERS = 15, 7
 
 
-def quantise(W):
-    sc = (np.abs(W).max(1, keepdims=True) / LEVELS).astype(np.float32)
+def quantise(W, levels):
+    sc = (np.abs(W).max(1, keepdims=True) / levels).astype(np.float32)
     sc[sc == 0] = 1
-    return np.clip(np.rint(W / sc), -LEVELS, LEVELS).astype(np.int8), sc.ravel()
+    return np.clip(np.rint(W / sc), -levels, levels).astype(np.int8), sc.ravel()
 
 
 TEXTS = [
@@ -471,7 +472,8 @@ def export(a):
     z, spoken = np.load(f"{run_dir(a)}/meet.npz"), np.load(f"{run_dir(a)}/speak.npz")
     second, others = list(z["second"]), list(spoken["others"])
     order = second + sorted(set(range(V.n)) - set(second))
-    q, sc = quantise(np.concatenate([z["W"][order], z["T"], spoken["rows"]]))
+    parts = quantise(np.concatenate([z["W"][order], z["T"]]), LEVELS), quantise(spoken["rows"], LEVELS_OF_OTHERS)
+    q, sc = (np.concatenate(x) for x in zip(*parts))
     leans = spoken["leans"][order + list(range(V.n, V.n + len(others)))]
     v = "\n".join([V.pieces[i] for i in order] + others).encode()
     numbers = struct.pack("<IIIIII", 2, q.shape[1], V.n, len(second), len(others), len(v))

@@ -184,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn the_same_word_is_wholly_similar_and_the_weightiest_come_first() {
+    fn the_same_word_is_very_similar_and_the_weightiest_come_first() {
         let found = evidence(
             "send an invoice to accounting by mail",
             Tool::without_arguments("sendMail", "Sends mail, Mail and mail"),
         );
         let mail = found.iter().find(|near| near.word == "mail").expect("it is a reason");
         assert_eq!((mail.meets.as_str(), mail.field), ("Mail", Field::Name), "the first of equal words: {found:?}");
-        assert!((mail.similarity - 1.0).abs() < 1e-5, "{mail:?}");
+        assert!(mail.similarity > 0.8, "a request's word and a tool's have vectors of their own: {mail:?}");
         assert!(found.is_sorted_by(|a, b| a.contribution >= b.contribution) && found.len() <= MAX_WORDS, "{found:?}");
     }
 

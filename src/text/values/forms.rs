@@ -211,7 +211,7 @@ fn month(word: &str) -> Option<usize> {
             || (3..=4).contains(&word.len())
                 && month.get(..word.len()).is_some_and(|own| own.eq_ignore_ascii_case(word))
     };
-    MONTHS.iter().position(|month| is_it(month))
+    MONTHS.iter().position(is_it)
 }
 
 /// `2024-05-01`, `2024-05-01T10:30:00Z`, `4.5.1991` or `3/14/24`.

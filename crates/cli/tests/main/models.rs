@@ -234,7 +234,7 @@ mod tuned_inside {
         if !tuned_is_inside() {
             return;
         }
-        let pick = ["pick", "🚀🎉", "--catalog", "fixtures/formats/native.json", "--model", "tuned", "--json"];
+        let pick = ["pick", "𝄞𝄢", "--catalog", "fixtures/formats/native.json", "--model", "tuned", "--json"];
         let answer = json(&pick);
         let semantic =
             answer["stages"].as_array().and_then(|stages| stages.iter().find(|stage| stage["stage"] == "semantic"));
