@@ -1,7 +1,7 @@
 //! The examples of a catalog's tools, each a document of its own: its words, and its vector by each model.
 //!
 //! They are no part of the tools' documents: a tool with fifty examples is no longer than one with none, and its text means what
-//! it meant. What is counted over examples is counted over these alone.
+//! it meant.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -188,14 +188,24 @@ impl ExampleIndex {
     }
 
     /// Tells `each` the place of every example that has the term, and the term's BM25 contribution to its score.
-    pub(crate) fn contributions(&self, term: &str, kind: TermKind, mut each: impl FnMut(usize, f32)) {
-        let Some(held) = self.postings.get(&TermKey::of(term)) else { return };
-        let idf = (1.0 + self.len() as f32 / held.len() as f32).ln();
+    ///
+    /// How rare a term is, is counted over tools and examples together: of few examples each word is a frequent one.
+    pub(crate) fn contributions(
+        &self,
+        index: &Index,
+        term: &str,
+        kind: TermKind,
+        mut each: impl FnMut(usize, f32),
+    ) -> Result<(), IndexError> {
+        let Some(held) = self.postings.get(&TermKey::of(term)) else { return Ok(()) };
+        let holding = index.keyword.holding(term)? as usize + held.len();
+        let idf = (1.0 + (index.catalog.len() + self.len()) as f32 / holding as f32).ln();
         let weight = if kind == TermKind::Pair { PAIR_WEIGHT } else { 1.0 } * idf * (K1 + 1.0);
         for &(place, frequency) in held {
             let (place, frequency) = (place as usize, frequency as f32);
             each(place, weight * frequency / (frequency + self.norms[place]));
         }
+        Ok(())
     }
 
     /// Returns the cosine similarity of every example, one a row, to every row of `query`, unit vectors; `None` where there

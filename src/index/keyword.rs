@@ -54,17 +54,24 @@ impl KeywordIndex {
     ///
     /// The inverse document frequency is `ln(1 + N / n)`.
     pub(crate) fn look_up(&self, term: &str, kind: TermKind) -> Result<Option<IndexedTerm>, IndexError> {
-        let mut infos = Vec::with_capacity(self.segments.len());
-        for (_, segment) in self.segments.iter() {
-            infos.push(segment.postings.look_up(term).map_err(IndexError::keyword)?);
-        }
-        let holding: u32 = infos.iter().flatten().map(|info| info.doc_freq).sum();
+        let infos = self.infos(term)?;
+        let holding = holding(&infos);
         if holding == 0 {
             return Ok(None);
         }
         let idf = (1.0 + self.norms.len() as f32 / holding as f32).ln();
         let share = if kind == TermKind::Pair { PAIR_WEIGHT } else { 1.0 };
         Ok(Some(IndexedTerm { weight: share * idf * (K1 + 1.0), key: TermKey::of(term), infos }))
+    }
+
+    /// Returns how many tools have a term.
+    pub(crate) fn holding(&self, term: &str) -> Result<u32, IndexError> {
+        Ok(holding(&self.infos(term)?))
+    }
+
+    /// What each segment says of a term.
+    fn infos(&self, term: &str) -> Result<Vec<Option<TermInfo>>, IndexError> {
+        self.segments.iter().map(|(_, segment)| segment.postings.look_up(term).map_err(IndexError::keyword)).collect()
     }
 
     /// Tells `each` the index of every tool that has the term, and the term's BM25 contribution to its score.
@@ -110,6 +117,10 @@ impl IndexedTerm {
     pub(crate) fn weighted(self, share: f32) -> Self {
         Self { weight: share * self.weight, ..self }
     }
+}
+
+fn holding(infos: &[Option<TermInfo>]) -> u32 {
+    infos.iter().flatten().map(|info| info.doc_freq).sum()
 }
 
 fn contribution(weight: f32, frequency: u32, norm: f32) -> f32 {

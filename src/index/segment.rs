@@ -69,11 +69,6 @@ impl Segments {
         self.0.iter().map(|(first, segment)| (*first, &**segment))
     }
 
-    /// Returns how many segments there are.
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// Returns how many tools they hold.
     pub(super) fn tools(&self) -> usize {
         self.0.last().map_or(0, |(first, segment)| first + segment.tools())

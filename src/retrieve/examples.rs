@@ -13,7 +13,7 @@ use ndarray::Array2;
 use super::terms::QueryTerm;
 use super::{Signal, half_best};
 use crate::embed::ModelKind;
-use crate::index::{ExampleIndex, Vectors};
+use crate::index::{ExampleIndex, Index, IndexError, Vectors};
 
 /// How much of what a tool's examples score above its own text is added to that.
 const SHARE: f32 = 0.6;
@@ -51,19 +51,24 @@ impl ExampleScores {
 }
 
 /// Scores every example by BM25 over the terms of a request of `sentences` sentences.
-pub(super) fn keyword(examples: &ExampleIndex, terms: &[QueryTerm], sentences: usize) -> Vec<f32> {
+pub(super) fn keyword(
+    index: &Index,
+    examples: &ExampleIndex,
+    terms: &[QueryTerm],
+    sentences: usize,
+) -> Result<Vec<f32>, IndexError> {
     let mut whole = vec![0.0; examples.len()];
     let mut by_sentence = vec![vec![0.0; examples.len()]; if sentences > 1 { sentences } else { 0 }];
     for term in terms {
         let own: Vec<usize> = term.sentences().filter(|&sentence| sentence < by_sentence.len()).collect();
-        examples.contributions(&term.term, term.kind, |example, contribution| {
+        examples.contributions(index, &term.term, term.kind, |example, contribution| {
             let contribution = term.weight * contribution;
             whole[example] += contribution;
             own.iter().for_each(|&sentence| by_sentence[sentence][example] += contribution);
-        });
+        })?;
     }
     half_best(&mut whole, by_sentence);
-    whole
+    Ok(whole)
 }
 
 /// Scores every example by its cosine similarity to a request's unit vectors; `None` where the model has no vectors of them.

@@ -15,7 +15,8 @@ pub(crate) fn keyword(
     let tools = index.catalog.len();
     let words = || terms.iter().map(|term| (term.term.as_str(), term.kind, term.weight));
     let sources = index.sources.as_ref().map(|sources| sources.keyword(words()));
-    let of_examples = examples.map(|index| (index, examples::keyword(index, &terms, sentences)));
+    let score = |of| examples::keyword(index, of, &terms, sentences);
+    let of_examples = examples.map(|of| score(of).map(|scores| (of, scores))).transpose()?;
     let found = FoundTerm::all(&index.keyword, terms)?;
     let mut whole = vec![0.0; tools];
     let mut by_sentence = vec![vec![0.0; tools]; if sentences > 1 { sentences } else { 0 }];
@@ -30,7 +31,7 @@ pub(crate) fn keyword(
     let ceiling = found.iter().map(|term| term.indexed.weight).sum();
     let signal = Signal { scores: whole, floor: 0.0, ceiling, context: None, sources, examples: None };
     let signal = match of_examples {
-        Some((index, scores)) => signal.with_examples(index, scores, examples::KEYWORD_SPREAD),
+        Some((of, scores)) => signal.with_examples(of, scores, examples::KEYWORD_SPREAD),
         None => signal,
     };
     Ok((found, signal))

@@ -10,7 +10,7 @@ use crate::cli::{WORKPLACE, answer, json, picktools, refusal, stderr, stdout};
 use crate::server::{Reply, Server};
 
 const LOG: &str = "the gizmo of Bob Smith is bust\tcreate_ticket\nThe gizmo of Ann is bust!\thelpdesk/create_ticket\n\
-    mail it to Ann\tno_such_tool\nis \"the new one\" for Kim at 12:30?\tbook_meeting_room\n\
+    mail it to Ann\tno_such_tool\nfree \"the new one\" for Kim at 12:30?\tbook_meeting_room\n\
     {\"time\": 1, \"request\": \"push it to GitHub\", \"called\": [\"create_pull_request\"]}\n";
 
 fn text(path: &Path) -> &str {
@@ -33,7 +33,7 @@ fn a_log_becomes_a_file_of_masked_examples_which_pick_and_eval_use() {
     let learned = lines(&fs::read_to_string(&file).expect("it was written"));
     let gizmo = json!({"tool": "helpdesk/create_ticket", "request": "the gizmo of … is bust"});
     assert_eq!(learned[0], gizmo);
-    assert_eq!(learned[1], json!({"tool": "calendar/book_meeting_room", "request": "is … for … at …?"}));
+    assert_eq!(learned[1], json!({"tool": "calendar/book_meeting_room", "request": "free … for … at …?"}));
     assert_eq!(learned[2]["tool"], "forge/create_pull_request");
     assert_eq!(learned.len(), 3);
 
