@@ -10,7 +10,7 @@ use crate::cli::{WORKPLACE, answer, json, picktools, refusal, stderr, stdout};
 use crate::server::{Reply, Server};
 
 const LOG: &str = "the gizmo of Bob Smith is bust\tcreate_ticket\nThe gizmo of Ann is bust!\thelpdesk/create_ticket\n\
-    mail it to Ann\tno_such_tool\nfree \"the new one\" for Kim at 12:30?\tbook_meeting_room\n\
+    mail it to Ann\tno_such_tool\nfree \"the new one\" for Lou at 12:30?\tbook_meeting_room\n\
     {\"time\": 1, \"request\": \"push it to GitHub\", \"called\": [\"create_pull_request\"]}\n";
 
 fn text(path: &Path) -> &str {
