@@ -355,11 +355,9 @@ mod tests {
         lines += "{\"tool\": \"plot\", \"request\": \"made up\", \"synthetic\": true, \"digest\": \"x\"}\r\n";
         lines += "{\"tool\": \"fax\", \"request\": \"fax it\"}\n{\"tool\": \"fax\", \"request\": \"fax that\"}\n";
         lines += "{\"tool\": \"plot\", \"request\": \"the\"}\n";
-        let word = |number: usize| {
-            format!("{}{}", char::from(b'a' + (number / 26) as u8), char::from(b'a' + (number % 26) as u8))
-        };
-        for number in 0..MAX_PER_TOOL + 7 {
-            lines += &format!("{{\"tool\": \"plot\", \"request\": \"draw z{}\"}}\n", word(number));
+        let words = ('a'..='z').flat_map(|first| ('a'..='z').map(move |second| format!("z{first}{second}")));
+        for word in words.take(MAX_PER_TOOL + 7) {
+            lines += &format!("{{\"tool\": \"plot\", \"request\": \"draw {word}\"}}\n");
         }
         let (counting, stats) = counted(&catalog(), &lines);
         assert_eq!(counting[0], (0, "tell Bob that I am late".to_owned()));

@@ -35,6 +35,9 @@ pub(crate) struct ExampleConfig {
     pub(crate) deadline: Option<Deadline>,
 }
 
+/// The examples that hold a term, ascending, and how often each does.
+type Postings = HashMap<TermKey, Vec<(u32, u32)>>;
+
 /// The examples of the tools of one snapshot.
 pub(crate) struct ExampleIndex {
     /// Those that are not the catalog's own, as they were given.
@@ -45,8 +48,7 @@ pub(crate) struct ExampleIndex {
     tools: Vec<(ToolId, usize)>,
     /// BM25's denominator without the term frequency, by example.
     norms: Vec<f32>,
-    /// The examples that hold a term, ascending, and how often each does.
-    postings: HashMap<TermKey, Vec<(u32, u32)>>,
+    postings: Postings,
     /// By the number of the model: one example a row, of unit length, or of zeros where the model knows nothing of it.
     vectors: Vec<Array2<f32>>,
     /// Why the optional model has no vectors of them.
@@ -222,7 +224,7 @@ impl std::fmt::Debug for ExampleIndex {
 }
 
 /// BM25's norms and the postings of examples.
-fn postings(counting: &[Counting]) -> (Vec<f32>, HashMap<TermKey, Vec<(u32, u32)>>) {
+fn postings(counting: &[Counting]) -> (Vec<f32>, Postings) {
     let analyse = |analyzer: &mut Analyzer, example: &Counting| {
         let (mut terms, mut length) = (Vec::new(), 0_u32);
         analyzer.terms(&example.request, |term| {
@@ -236,7 +238,7 @@ fn postings(counting: &[Counting]) -> (Vec<f32>, HashMap<TermKey, Vec<(u32, u32)
     let total: u64 = analysed.iter().map(|&(_, length)| u64::from(length)).sum();
     let average = (total as f32 / analysed.len().max(1) as f32).max(1.0);
     let norms = analysed.iter().map(|&(_, length)| K1 * (1.0 - B + B * length as f32 / average)).collect();
-    let mut postings: HashMap<TermKey, Vec<(u32, u32)>> = HashMap::new();
+    let mut postings = Postings::new();
     for (place, (terms, _)) in (0..).zip(analysed) {
         for same in terms.chunk_by(|a, b| a == b) {
             postings.entry(same[0]).or_default().push((place, u32::try_from(same.len()).unwrap_or(u32::MAX)));
