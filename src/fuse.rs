@@ -281,7 +281,8 @@ impl Fused {
         let Calibration { answerable, relevance } = self.calibration;
         let evidence = best.map_or(0.0, |best| {
             let of_part = |part: &Part| {
-                let own = answerable.signals.of(part.retriever) * part.signal.of(best.tool);
+                let weight = answerable.signals.of(part.retriever) + coverage * answerable.covered.of(part.retriever);
+                let own = weight * part.signal.of(best.tool);
                 let of_source = part.signal.sources.as_ref().map_or(0.0, |sources| sources[best.tool.index()]);
                 own + answerable.sources.of(part.retriever) * of_source
             };

@@ -50,6 +50,8 @@ pub(super) struct Relevance {
 pub(super) struct Answerable {
     /// Of the signals of the best tool.
     pub(super) signals: Weights,
+    /// Of the same, times the coverage: the more of a request's words are known, the more its best tool's signals tell.
+    pub(super) covered: Weights,
     /// Of what the retrievers say of its source.
     pub(super) sources: Weights,
     /// Of the largest share that a tool has of what the request's words could score.
@@ -94,12 +96,18 @@ const fn fit(value: [f32; 3], sources: [f32; 3], softening: f32, calibrations: [
     Fit { value: Weights(value), sources: Weights(sources), softening, calibrations }
 }
 
-const fn calibration(relevance: [f32; 4], signals: [f32; 3], sources: [f32; 3], rest: [f32; 2]) -> Calibration {
+const fn calibration(
+    relevance: [f32; 4],
+    signals: [f32; 3],
+    covered: [f32; 3],
+    sources: [f32; 3],
+    rest: [f32; 2],
+) -> Calibration {
     let [distance, of_answerable, crowd, intercept] = relevance;
     let relevance = Relevance { distance, answerable: of_answerable, crowd, intercept };
     let [coverage, intercept] = rest;
-    let answerable = Answerable { signals: Weights(signals), sources: Weights(sources), coverage, intercept };
-    Calibration { relevance, answerable }
+    let [signals, covered, sources] = [Weights(signals), Weights(covered), Weights(sources)];
+    Calibration { relevance, answerable: Answerable { signals, covered, sources, coverage, intercept } }
 }
 
 /// One set for each combination of retrievers, at one less than the sum of `1 << retriever`.
@@ -107,38 +115,38 @@ const fn calibration(relevance: [f32; 4], signals: [f32; 3], sources: [f32; 3], 
 static FITS: [Fit; 7] = [
     // keyword
     fit([0.4758, 0.0000, 0.0000], [0.2909, 0.0000, 0.0000], 0.0000, [
-        calibration([0.4215, 1.1684, -1.1782, -1.8187], [0.0481, 0.0000, 0.0000], [0.0000, 0.0000, 0.0000], [2.6017, 0.0825]),
-        calibration([0.4156, 0.4401, -1.9718, -0.5489], [0.0506, 0.0000, 0.0000], [0.1280, 0.0000, 0.0000], [1.1647, 0.6622]),
+        calibration([0.4205, 0.7652, -1.2976, -1.0230], [0.0174, 0.0000, 0.0000], [0.1598, 0.0000, 0.0000], [0.0000, 0.0000, 0.0000], [0.4328, 0.5039]),
+        calibration([0.4156, 0.3671, -1.9663, -0.4018], [0.0275, 0.0000, 0.0000], [0.1165, 0.0000, 0.0000], [0.1321, 0.0000, 0.0000], [-0.0593, 0.8716]),
     ]),
     // static
     fit([0.0000, 25.4547, 0.0000], [0.0000, 16.9857, 0.0000], 0.0000, [
-        calibration([0.7229, 0.5403, -1.9234, 0.3132], [0.0000, 4.7824, 0.0000], [0.0000, 0.0000, 0.0000], [0.0000, -0.7199]),
-        calibration([0.7125, 0.0258, -2.2084, 1.1050], [0.0000, 3.7734, 0.0000], [0.0000, 6.1348, 0.0000], [0.0000, 0.1946]),
+        calibration([0.7229, 0.5403, -1.9234, 0.3132], [0.0000, 4.7824, 0.0000], [0.0000, 0.0000, 0.0000], [0.0000, 0.0000, 0.0000], [0.0000, -0.7199]),
+        calibration([0.7125, 0.0258, -2.2084, 1.1050], [0.0000, 3.7734, 0.0000], [0.0000, 0.0000, 0.0000], [0.0000, 6.1348, 0.0000], [0.0000, 0.1946]),
     ]),
     // keyword, static
     fit([0.1766, 25.6419, 0.0000], [0.2251, 17.7398, 0.0000], 0.0427, [
-        calibration([0.7813, 0.6815, -1.8687, 0.2394], [0.0372, 1.9503, 0.0000], [0.0000, 0.0000, 0.0000], [2.2215, -0.5229]),
-        calibration([0.7447, 0.3328, -2.2686, 0.6257], [0.0402, 1.1460, 0.0000], [0.0776, 4.3861, 0.0000], [0.9833, 0.3930]),
+        calibration([0.7762, 0.4744, -1.9185, 0.6451], [0.0155, 1.3493, 0.0000], [0.1188, 1.2941, 0.0000], [0.0000, 0.0000, 0.0000], [0.1880, 0.0143]),
+        calibration([0.7432, 0.2685, -2.2701, 0.7602], [0.0280, 0.3802, 0.0000], [0.0679, 2.1481, 0.0000], [0.0759, 4.7689, 0.0000], [-0.4168, 0.7370]),
     ]),
     // model
     fit([0.0000, 0.0000, 25.4020], [0.0000, 0.0000, 16.7126], 0.0000, [
-        calibration([0.7817, 0.4186, -2.0304, 0.7994], [0.0000, 0.0000, 6.0128], [0.0000, 0.0000, 0.0000], [0.0000, -1.3404]),
-        calibration([0.7819, 0.0417, -2.3571, 1.3764], [0.0000, 0.0000, 6.3302], [0.0000, 0.0000, 9.2276], [0.0000, -2.1011]),
+        calibration([0.7817, 0.4186, -2.0304, 0.7994], [0.0000, 0.0000, 6.0128], [0.0000, 0.0000, 0.0000], [0.0000, 0.0000, 0.0000], [0.0000, -1.3404]),
+        calibration([0.7819, 0.0417, -2.3571, 1.3764], [0.0000, 0.0000, 6.3302], [0.0000, 0.0000, 0.0000], [0.0000, 0.0000, 9.2276], [0.0000, -2.1011]),
     ]),
     // keyword, model
     fit([0.1452, 0.0000, 27.6689], [0.2193, 0.0000, 17.0404], 0.0335, [
-        calibration([0.8326, 0.5767, -2.0244, 0.6853], [0.0302, 0.0000, 3.6024], [0.0000, 0.0000, 0.0000], [1.9196, -1.1191]),
-        calibration([0.8116, 0.2201, -2.4025, 1.1332], [0.0280, 0.0000, 4.2991], [0.0452, 0.0000, 9.1671], [0.7965, -1.7060]),
+        calibration([0.8292, 0.4322, -2.0513, 0.9662], [0.0157, 0.0000, 2.2432], [0.0839, 0.0000, 4.3078], [0.0000, 0.0000, 0.0000], [-0.8978, -0.3642]),
+        calibration([0.8106, 0.1764, -2.4037, 1.2291], [0.0140, 0.0000, 3.2867], [0.0772, 0.0000, 3.1062], [0.0419, 0.0000, 9.5931], [-1.0550, -1.2389]),
     ]),
     // static, model
     fit([0.0000, 8.5184, 19.0257], [0.0000, 8.7932, 12.1857], 0.0000, [
-        calibration([0.7700, 0.4208, -2.0555, 0.8371], [0.0000, 1.0126, 5.1121], [0.0000, 0.0000, 0.0000], [0.0000, -1.3508]),
-        calibration([0.7705, 0.0536, -2.3544, 1.3704], [0.0000, 0.9709, 5.2969], [0.0000, -3.1298, 11.0959], [0.0000, -1.8658]),
+        calibration([0.7700, 0.4208, -2.0555, 0.8371], [0.0000, 1.0126, 5.1121], [0.0000, 0.0000, 0.0000], [0.0000, 0.0000, 0.0000], [0.0000, -1.3508]),
+        calibration([0.7705, 0.0536, -2.3544, 1.3704], [0.0000, 0.9709, 5.2969], [0.0000, 0.0000, 0.0000], [0.0000, -3.1298, 11.0959], [0.0000, -1.8658]),
     ]),
     // keyword, static, model
     fit([0.1205, 7.2090, 24.5152], [0.1957, 8.9368, 14.1117], 0.0362, [
-        calibration([0.8589, 0.5054, -2.0885, 0.9021], [0.0310, -0.3954, 3.8432], [0.0000, 0.0000, 0.0000], [1.9369, -1.0648]),
-        calibration([0.8267, 0.2105, -2.3823, 1.1749], [0.0302, -0.3775, 4.3393], [0.0591, -4.0519, 10.8011], [0.8583, -1.5188]),
+        calibration([0.8549, 0.3708, -2.1034, 1.1589], [0.0163, 0.4799, 1.5903], [0.0881, -4.5001, 8.5523], [0.0000, 0.0000, 0.0000], [-0.8744, -0.2894]),
+        calibration([0.8254, 0.1642, -2.3819, 1.2757], [0.0145, 0.0103, 2.9269], [0.0884, -2.4391, 5.3080], [0.0573, -3.8847, 11.0968], [-1.1056, -1.0242]),
     ]),
 ];
 
@@ -161,9 +169,13 @@ mod tests {
                 let of_sources = [without, with].map(|fit| fit.answerable.sources.of(retriever).abs() > 0.0);
                 assert_eq!(of_sources, [false, in_it(retriever)], "{combination:?}: {retriever:?}");
             }
-            for calibration in &fit.calibrations {
-                let covers = calibration.answerable.coverage > 0.0;
-                assert_eq!(covers, in_it(Retriever::Keyword), "{combination:?}");
+            for Calibration { answerable, .. } in &fit.calibrations {
+                let with_keyword = in_it(Retriever::Keyword);
+                assert_eq!(answerable.coverage.abs() > 0.0, with_keyword, "{combination:?}");
+                for retriever in all {
+                    let covered = answerable.covered.of(retriever).abs() > 0.0;
+                    assert_eq!(covered, with_keyword && in_it(retriever), "{combination:?}: {retriever:?}");
+                }
             }
             assert_eq!(fit.softening > 0.0, in_it(Retriever::Keyword) && combination.len() > 1, "{combination:?}");
         }

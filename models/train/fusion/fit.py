@@ -199,14 +199,15 @@ def relevance(s, v, evidence):
 
 
 def request(s, t, which, without=False):
-    """Features of each request (signals of the best tool, coverage, signals of its source, whether there are sources, 1) and the crowd
-    at it, all tools there or without the relevant ones."""
+    """Features of each request (signals of the best tool, coverage, signals of its source, whether there are sources, signals of the best
+    tool times coverage, 1) and the crowd at it, all tools there or without the relevant ones."""
     ok = s.ok & ~(without & (s.gain > 0))
     v = value(t, s.x, ok, which)[0]
     x = s.x[np.arange(len(v)), v.argmax(1)]
     coverage = np.where(ok, s.x[..., 0], 0).max(1) / s.ceiling * (0 in which)
     there = np.full(len(v), float(s.sources))
-    f = np.c_[x[:, list(which)], coverage, x[:, [i + 3 for i in which]], there, np.ones(len(v))]
+    own, sources = x[:, list(which)], x[:, [i + 3 for i in which]]
+    f = np.c_[own, coverage, sources, there, coverage[:, None] * own, np.ones(len(v))]
     return f[ok.any(1)], crowd(v)[ok.any(1)]
 
 
@@ -282,9 +283,10 @@ class Constants:
         row = lambda x: "[" + ", ".join(f"{y:.4f}" for y in x) + "]"
         lines = [f"    // {name}", f"    fit({row(weights(s.weights[:n]))}, {row(weights(s.weights[n : 2 * n]))}, {c:.4f}, ["]
         for of_sources, (a, r) in enumerate(s.fits):
-            own, coverage, sources = a[:n], a[n], a[n + 1 : 2 * n + 1] * of_sources
-            intercept = a[-1] + of_sources * a[-2]
-            lines.append(f"        calibration({row(r)}, {row(weights(own))}, {row(weights(sources))}, [{coverage:.4f}, {intercept:.4f}]),")
+            own, coverage, sources, covered = a[:n], a[n], a[n + 1 : 2 * n + 1] * of_sources, a[2 * n + 2 : -1]
+            intercept = a[-1] + of_sources * a[2 * n + 1]
+            rows = ", ".join(row(weights(x)) for x in (own, covered, sources))
+            lines.append(f"        calibration({row(r)}, {rows}, [{coverage:.4f}, {intercept:.4f}]),")
         return "\n".join([*lines, "    ]),"])
 
 
