@@ -567,7 +567,10 @@ mod tests {
     fn a_request_that_nothing_fits_is_hardly_answerable() {
         let fits = hybrid(&[30.0, 2.0], &[0.7, 0.1]).answerable();
         let does_not = hybrid(&[2.0, 1.0], &[0.1, 0.1]).answerable();
-        assert!(fits > 0.95 && does_not < 0.6, "four of five are answerable before anything is known: {fits} {does_not}");
+        assert!(
+            fits > 0.95 && does_not < 0.6,
+            "four of five are answerable before anything is known: {fits} {does_not}"
+        );
         assert!(hybrid(&[], &[]).answerable().abs() < f32::EPSILON);
     }
 

@@ -71,6 +71,14 @@ pub trait Embedder: Send + Sync {
         true
     }
 
+    /// Returns `false` if a text is in a language that the model was not trained on; `true` unless the model says otherwise.
+    ///
+    /// In the hybrid mode, the static model ranks without it at such a request.
+    fn reads(&self, text: &str) -> bool {
+        let _ = text;
+        true
+    }
+
     /// Embeds `texts`, one unit vector a text, in order; the same text gives the same vector in any company.
     ///
     /// `progress` is told how many of them are done, from any thread.

@@ -161,6 +161,12 @@ impl StaticEmbedder {
         (read, words)
     }
 
+    /// Returns `true` if a text is rather in another language than in English.
+    pub(super) fn finds_another_language(&self, text: &str) -> bool {
+        let (read, words) = self.look_up(text);
+        self.is_of_another_language(&read, &words)
+    }
+
     /// Returns `true` if more words of a text speak for another language than for English.
     fn is_of_another_language(&self, read: &str, words: &[Word]) -> bool {
         let lean = |word: &Word| {

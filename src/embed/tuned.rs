@@ -26,7 +26,7 @@ use sha2::{Digest, Sha256};
 
 use super::onnx_file;
 use super::word_pieces::WordPieces;
-use super::{EmbedProgress, Embedder, Role, caught, in_time};
+use super::{EmbedProgress, Embedder, Role, StaticEmbedder, caught, in_time};
 use crate::embed::EmbedError;
 
 /// The model's file, where the program has it inside.
@@ -222,6 +222,11 @@ impl Embedder for TunedEmbedder {
         self.dimensions
     }
 
+    /// Its texts were English.
+    fn reads(&self, text: &str) -> bool {
+        !StaticEmbedder::shared().is_ok_and(|model| model.finds_another_language(text))
+    }
+
     fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
         self.embed_until(role, texts, progress, None)
     }
@@ -301,6 +306,17 @@ mod tests {
 
     fn bytes() -> &'static [u8] {
         BYTES.expect("it is in the program")
+    }
+
+    #[test]
+    fn it_reads_english() {
+        for text in ["resize this photo", "café opening hours", "kubectl get pods -A", "", "😀", "status de la PR"] {
+            assert!(model().reads(text), "{text}");
+        }
+        for text in ["Bild verkleinern", "réduis cette image", "缩小这张图片", "この写真を小さくして"]
+        {
+            assert!(!model().reads(text), "{text}");
+        }
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(super) fn plain_signals(
     if mode.uses_keyword() {
         found = signals.add_keyword(index, query, examples).map_err(|error| error.to_string())?.unwrap_or_default();
     }
-    for vectors in models(index, mode) {
+    for vectors in asked(index, mode, query) {
         let embedded = Vectors::embed_query(vectors.embedder().as_ref(), query, Deadline::at(None));
         let embedded = embedded.map_err(|error| error.to_string())?;
         signals.add_semantic(index, vectors, &embedded, examples);
@@ -171,6 +171,12 @@ pub(super) fn models(index: &Index, mode: Mode) -> &[Vectors] {
     }
 }
 
+/// The models of a mode that are asked: those that read the language of the request, or the only one.
+fn asked<'i>(index: &'i Index, mode: Mode, query: &Query) -> impl Iterator<Item = &'i Vectors> {
+    let models = models(index, mode);
+    models.iter().filter(|vectors| models.len() == 1 || vectors.embedder().reads(query.wanted()))
+}
+
 fn semantic(request: &Request<'_>, embeddings: &mut Embeddings, signals: &mut BothSignals, report: &mut Report) {
     let models = models(request.index, request.mode);
     if models.is_empty() {
@@ -182,7 +188,7 @@ fn semantic(request: &Request<'_>, embeddings: &mut Embeddings, signals: &mut Bo
         return;
     }
     let mut failure = request.index.left_out.clone();
-    for vectors in models {
+    for vectors in asked(request.index, request.mode, request.query) {
         match embeddings.of(vectors, request) {
             Ok(embedded) => signals.add_semantic(request.index, vectors, embedded, request.examples),
             Err(reason) => failure = Some(reason.clone()),

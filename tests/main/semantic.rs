@@ -68,6 +68,10 @@ impl Embedder for Fake {
         DIMENSIONS
     }
 
+    fn reads(&self, text: &str) -> bool {
+        text.is_ascii()
+    }
+
     fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
         let counter = if role == Role::Document { &self.documents } else { &self.requests };
         counter.fetch_add(texts.len(), Ordering::Relaxed);
@@ -211,6 +215,20 @@ fn a_mode_uses_its_retrievers_and_no_others() {
         let report = selection.stages.iter().find(|report| report.stage == stage).expect("every stage reports");
         assert!(matches!(report.status, StageStatus::Skipped { .. }), "{report:?}");
     }
+}
+
+#[test]
+fn a_model_that_does_not_read_the_language_of_a_request_is_not_asked_beside_another() {
+    let fake = Fake::new(Trouble::None);
+    let engine = engine(&fake);
+    let request = "réserver une salle de réunion";
+    let hybrid = pick(&engine, request, &PickOptions::default());
+    assert_eq!((fake.requests.load(Ordering::Relaxed), hybrid.degraded.len()), (0, 0));
+    let picks = |selection: &Selection| serde_json::to_string(&selection.picks).expect("picks serialise");
+    assert_eq!(picks(&hybrid), picks(&pick(&WORKPLACE, request, &PickOptions::default())));
+    assert_eq!(ids(&hybrid)[0], "calendar/book_meeting_room");
+    let alone = pick(&engine, request, &in_mode(Mode::Semantic));
+    assert!(fake.requests.load(Ordering::Relaxed) > 0 && alone.degraded.is_empty(), "alone, it is asked all the same");
 }
 
 #[test]
