@@ -12,6 +12,7 @@ import argparse
 import datetime
 import hashlib
 import json
+import math
 import os
 import platform
 import random
@@ -36,8 +37,8 @@ K = 10  # as in scripts/scoreboard/rivals.py
 MARKERS = ("<!-- scoreboard -->", "<!-- /scoreboard -->")
 # As check-ranking.sh allows: the scorer rounds to four places.
 TOLERANCE = 0.0001
-# Below it a ranking of a set is no ranking: drawing ten tools at random of the smallest catalog would do better.
-NOTHING = 0.02
+# What a ranking reaches with one relevant tool among N, by drawing ten at random, is this by N; below it is no ranking.
+AT_RANDOM = sum(1 / math.log2(place + 1) for place in range(1, K + 1))
 LIMIT_SECONDS = 3600
 # How many programs may run, a ranking included, before times are said to be of a busy machine.
 BUSY = 1 + (os.cpu_count() or 1) / 2
@@ -276,7 +277,7 @@ def scored(each, run, scorer):
         answers.append(tool)
     command = [sys.executable, str(scorer), str(run), str(each.qrels)]
     figures = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    if not all(0 <= figure <= 1 for figure in figures.values()) or figures["nDCG@10"] < NOTHING:
+    if not all(0 <= figure <= 1 for figure in figures.values()) or figures["nDCG@10"] < AT_RANDOM / len(tools):
         raise Wrong(f"{run}: these are figures of no ranking: {figures}")
     return figures
 

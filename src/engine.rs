@@ -223,14 +223,18 @@ impl Engine {
             .standing_in(stands_in)
             .reranked(reranked.as_ref());
         let mut picks = why.picks();
+        let uncalibrated = ranked.uncalibrated(request.rankable());
+        let can_tell = picks.is_empty() && uncalibrated.is_none();
+        let nothing_fits = if can_tell { ranked.nothing_fits(&self.index.catalog) } else { None };
         Ok(Selection {
             version: SELECTION_VERSION,
             catalog_digest: self.index.catalog.digest().to_owned(),
             scorer: ranked.scorer().to_owned(),
             shortlisted: ranked.shortlisted(),
             answerable: ranked.answerable(),
+            nothing_fits,
             skills: skills.map(|(index, picked)| index.explain(picked, &request, &picks)),
-            uncalibrated: ranked.uncalibrated(request.rankable()),
+            uncalibrated,
             ineligible: why.ineligible(),
             blocked: blocked::blocked_match(&request, &ranked),
             below_threshold,

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use self::fits::{Calibration, Fit};
+use self::fits::{Calibration, Fit, Near};
 use crate::access::Eligibility;
 use crate::embed::{Embedder, ModelKind};
 use crate::ranking::{Candidate, ToolId, top_k};
@@ -191,6 +191,9 @@ pub(crate) struct Fused {
     answerable: f32,
     /// The eligible tool of the largest value, where there is one.
     best: Option<ToolId>,
+    /// The estimated probability that the request lies near the subject of the best tool's source, should no tool serve it, 0..1;
+    /// `None` where sources tell nothing.
+    near_source: Option<f32>,
 }
 
 impl Fused {
@@ -227,11 +230,13 @@ impl Fused {
         }
         // The largest share that an eligible tool has of what the request's words could score, 0..1.
         let coverage = if ceiling > 0.0 { best_keyword / ceiling } else { 0.0 };
-        let (offset, answerable, best) = (0.0, 0.0, None);
+        let (offset, answerable, best, near_source) = (0.0, 0.0, None, None);
         let gains = BTreeMap::new();
         let calibration = fit.calibration(parts.iter().any(|part| part.signal.sources.is_some()));
-        let mut fused = Self { parts, method, calibration, values, gains, best_keyword, offset, answerable, best };
+        let mut fused =
+            Self { parts, method, calibration, values, gains, best_keyword, offset, answerable, best, near_source };
         fused.compare(eligibility, coverage);
+        fused.near_source = fused.best.and_then(|best| fused.near(&fit.near, best, coverage));
         fused
     }
 
@@ -294,6 +299,19 @@ impl Fused {
             + relevance.intercept;
     }
 
+    /// Estimates whether the request lies near the subject of a tool's source, should no tool serve it.
+    fn near(&self, near: &Near, best: ToolId, coverage: f32) -> Option<f32> {
+        if self.parts.is_empty() {
+            return None;
+        }
+        let mut evidence = near.coverage * coverage + near.intercept;
+        for Part { retriever, signal, .. } in &self.parts {
+            let of_source = signal.sources.as_ref()?[best.index()];
+            evidence += near.signals.of(*retriever) * signal.of(best) + near.sources.of(*retriever) * of_source;
+        }
+        Some(logistic(evidence))
+    }
+
     /// Raises values by what the tools gain by those in use. A score is a logistic function of the value, so a gain of
     /// one nat is divided by that function's slope: the odds of a tool grow by the ratio. Ranks cannot be raised.
     pub(crate) fn raise(&mut self, gains: Gains) {
@@ -309,6 +327,11 @@ impl Fused {
     /// Returns the tool's value without what it has gained by those in use.
     pub(crate) fn own_value(&self, tool: ToolId) -> f32 {
         self.gains.get(&tool).map_or_else(|| self.value(tool), |raised| raised.own)
+    }
+
+    /// Returns the estimated probability that the request lies near the subject of the best tool's source, should no tool serve it.
+    pub(crate) fn near_source(&self) -> Option<f32> {
+        self.near_source
     }
 
     /// Returns the eligible tool of the largest value, without what tools have gained by those in use.

@@ -47,6 +47,10 @@ pub struct Selection {
     /// have such a tool; absent where a custom scorer ranked, or nothing did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answerable: Option<f32>,
+    /// Where nothing is picked: of what kind the request is; absent where that cannot be told, as in catalogs whose sources tell
+    /// nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nothing_fits: Option<NothingFits>,
     /// Why the scores are no probabilities; absent where they are estimates of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncalibrated: Option<Uncalibrated>,
@@ -102,6 +106,20 @@ pub struct Selection {
     /// How long each stage took.
     #[serde(skip)]
     pub timings: Timings,
+}
+
+/// Of what kind a request is that no tool fits: an estimate that is right in about five cases of six.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum NothingFits {
+    /// It is near the subject of a source, none of whose tools serves it.
+    NearSource {
+        /// The source of the best tool.
+        source: String,
+    },
+    /// It is out of the scope of every source.
+    OutOfScope,
 }
 
 impl Selection {

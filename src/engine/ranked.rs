@@ -7,16 +7,19 @@ use super::report::Report;
 use super::request::Request;
 use super::signals::{Embeddings, signals};
 use crate::access::Eligibility;
+use crate::catalog::Catalog;
 use crate::fuse::{Fused, Fusion, Mode};
 use crate::options::PickError;
 use crate::ranking::{Candidate, ToolId, top_k};
 use crate::retrieve::FoundTerm;
 use crate::scorer::{self, NoScores, Score, Scorer, ScorerError};
-use crate::selection::{Stage, Uncalibrated};
+use crate::selection::{NothingFits, Stage, Uncalibrated};
 use crate::sequences::Prior;
 
 /// The tools of the smallest catalog that the scores were calibrated on (`models/train/fusion`).
 const CALIBRATED_TOOLS: usize = 45;
+/// How sure the kind of a request that nothing fits must be to be told.
+const SURE: f32 = 0.7;
 
 /// The ranking of a request's tools, by what it rests on.
 pub(super) enum Ranked {
@@ -121,6 +124,17 @@ impl Ranked {
             Self::Fused { fused, .. } => Some(fused.answerable()),
             Self::Custom(_) | Self::Registration { .. } => None,
         }
+    }
+
+    /// Returns of what kind the request is if nothing fits it, where that can be told.
+    pub(super) fn nothing_fits(&self, catalog: &Catalog) -> Option<NothingFits> {
+        let Self::Fused { fused, .. } = self else { return None };
+        let near = fused.near_source()?;
+        if near >= SURE {
+            let source = catalog.tool(fused.best()?).source.clone()?;
+            return Some(NothingFits::NearSource { source });
+        }
+        (near <= 1.0 - SURE).then_some(NothingFits::OutOfScope)
     }
 
     /// Returns why the scores are no probabilities.

@@ -10,7 +10,7 @@ use picktools::access::AccessError;
 use picktools::eval::QuerySet;
 use picktools::options::{Choice, Fusion};
 use picktools::query::MAX_QUERY_BYTES;
-use picktools::selection::{DropReason, Stage, StageStatus};
+use picktools::selection::{DropReason, NothingFits, Stage, StageStatus};
 use picktools::{Access, Catalog, Engine, Mode, PickError, PickOptions, Query, Selection, Tool};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -111,6 +111,33 @@ fn a_named_tool_that_may_not_be_seen_is_reported() {
         assert_eq!(first.reasons.iter().map(|reason| reason.code()).collect::<Vec<_>>(), codes, "{query}");
         assert_eq!(selection.ineligible.tools.iter().filter(|ineligible| ineligible.tool_id == tool).count(), 1);
     }
+}
+
+#[test]
+fn where_nothing_is_picked_it_is_told_whether_a_source_is_near() {
+    let near = |source: &str| Some(NothingFits::NearSource { source: source.to_owned() });
+    let strict = PickOptions { min_score: 0.99, ..PickOptions::default() };
+    for (query, kind) in [
+        ("translate good morning into Finnish", near("lingua")),
+        ("mute the calendar's reminder sounds", near("calendar")),
+        ("who won the world cup in 1998?", Some(NothingFits::OutOfScope)),
+        ("what is the square root of 144", Some(NothingFits::OutOfScope)),
+        ("", None),
+        ("?!", None),
+    ] {
+        let selection = pick(&WORKPLACE, query, &strict);
+        assert!(selection.picks.is_empty(), "{query}");
+        assert_eq!(selection.nothing_fits, kind, "{query}");
+    }
+    let picked = pick(&WORKPLACE, "translate good morning into Finnish", &PickOptions::default());
+    assert!(!picked.picks.is_empty() && picked.nothing_fits.is_none());
+    let mut elsewhere = strict.clone();
+    elsewhere.access.deny_sources = set(&["lingua"]);
+    let hidden = pick(&WORKPLACE, "translate good morning into Finnish", &elsewhere);
+    assert!(hidden.picks.is_empty() && hidden.nothing_fits != near("lingua"), "{:?}", hidden.nothing_fits);
+    let few = catalog([tool("files", "read", "Read a file."), tool("mail", "send", "Send a mail.")]);
+    let few = pick(&engine(few), "win the cup", &strict);
+    assert!(few.picks.is_empty() && few.nothing_fits.is_none(), "scores of few tools are no estimates");
 }
 
 #[test]

@@ -22,7 +22,7 @@ use picktools::names::{NameTable, tools_section};
 use picktools::options::{Fusion, TokenBudget};
 use picktools::provider::{TranslateOptions, Translation};
 use picktools::selection::{
-    AskedBy, BlockedMatch, CalledTogether, Definition, DropReason, ExampleEvidence, Field, IneligibleTool,
+    AskedBy, BlockedMatch, CalledTogether, Definition, DropReason, ExampleEvidence, Field, IneligibleTool, NothingFits,
     PriorEvidence, Provenance, RerankEvidence, RerankReport, SkillPick, TermEvidence, TokenReport, WordEvidence,
 };
 use picktools::skills::{Skill, SkillFolder, SkillReport, ToolMeaning, skills_section};
@@ -257,7 +257,7 @@ fn render(selection: &Selection, most: usize, explain: bool) -> anyhow::Result<S
     let picks = selection.picks.iter().enumerate().map(|(place, pick)| pick_lines(place, pick));
     list(&mut text, "", output::first(picks, most.max(MAX_LISTED), output::IN_JSON))?;
     if selection.picks.is_empty() {
-        writeln!(text, "{}.", why_none(selection))?;
+        writeln!(text, "{}{}.", why_none(selection), nothing_fits(selection))?;
     }
     if !selection.required.is_empty() {
         writeln!(text, "Required by the picks:")?;
@@ -360,6 +360,17 @@ fn why_none(selection: &Selection) -> &'static str {
         "No tool fits: none is eligible"
     } else {
         "No tool fits: the catalog is empty"
+    }
+}
+
+/// Of what kind the request is, where that can be told.
+fn nothing_fits(selection: &Selection) -> String {
+    match &selection.nothing_fits {
+        Some(NothingFits::NearSource { source }) => {
+            format!("; of all sources \"{}\" is near what it asks for", marked(source, SHOWN_CHARS))
+        }
+        Some(NothingFits::OutOfScope) => "; no source is near what it asks for".to_owned(),
+        _ => String::new(),
     }
 }
 

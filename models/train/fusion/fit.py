@@ -43,6 +43,8 @@ BINS = 15
 FLOOR = 0.03
 #: The share of requests that a tool answers, for the estimate; the data have half.
 ANSWERABLE = 0.8
+#: How sure the kind of what nothing serves must be to be told.
+TOLD = 0.7
 
 
 # ---------------------------------------------------------------- data
@@ -247,6 +249,9 @@ class Constants:
         s.weights = fit_weights([data[n] for n in names], which)
         without = [n for n in names if not data[n].sources]
         s.fits = [s.calibrate(data, without, which), s.calibrate(data, names, which)]
+        written = [n for n in names if n.startswith("written")]
+        kinds = [(s.kind_features(u)[of], float(kind == "near")) for n in written for kind, u, of in unserved_kinds(data, n)]
+        s.near = fit_logistic([(f, np.full(len(f), near)) for f, near in kinds])
 
     def calibrate(s, data, names, which):
         parts = []
@@ -259,6 +264,12 @@ class Constants:
         # Another share of the outcomes shifts the intercept and nothing else (King and Zeng 2001).
         answerable[-1] += np.log(ANSWERABLE / (1 - ANSWERABLE))
         return answerable, fit_logistic([s.returned(data[n], answerable) for n in names])
+
+    def kind_features(s, x):
+        """What tells requests near a source's subject from those that are out of scope: signals of the best tool, coverage, signals of its
+        source, 1."""
+        f, n = request(x, s.weights, s.which)[0], len(s.which)
+        return np.c_[f[:, : 2 * n + 1], np.ones(len(f))]
 
     def fit_of(s, x):
         return s.fits[int(x.sources)]
@@ -287,7 +298,9 @@ class Constants:
             intercept = a[-1] + of_sources * a[2 * n + 1]
             rows = ", ".join(row(weights(x)) for x in (own, covered, sources))
             lines.append(f"        calibration({row(r)}, {rows}, [{coverage:.4f}, {intercept:.4f}]),")
-        return "\n".join([*lines, "    ]),"])
+        own, coverage, sources, intercept = s.near[:n], s.near[n], s.near[n + 1 : -1], s.near[-1]
+        lines.append(f"    ], near({row(weights(own))}, {row(weights(sources))}, [{coverage:.4f}, {intercept:.4f}])),")
+        return "\n".join(lines)
 
 
 # ---------------------------------------------------------------- figures
@@ -326,7 +339,7 @@ def auroc(yes, no):
 
 def left_out(data, which, name):
     """Prints the figures of constants fitted without the set's fold."""
-    rows, pooled, kinds = {}, [], {}
+    rows, pooled, kinds, told = {}, [], {}, []
     for fold in (1, 2, 3):
         c = Constants(data, [s for s in SETS if FOLD[s] != fold], which)
         for n in (s for s in SETS if FOLD[s] == fold):
@@ -342,6 +355,9 @@ def left_out(data, which, name):
                 # Requests that lose all of their candidates are none of the second.
                 figures = [auroc(yes, no[of]) for yes, no in zip(c.estimates(s), c.estimates(u, without))]
                 kinds.setdefault(kind + (" (written)" if n.startswith("written") else ""), []).append(figures)
+            if n.startswith("written"):
+                near, scope = (logistic(c.kind_features(u)[of] @ c.near) for _, u, of in unserved_kinds(data, n))
+                told.append([auroc(near, scope), *(np.mean(x) for p in (near, scope) for x in (p >= TOLD, p <= 1 - TOLD))])
     bins = reliability(*map(np.concatenate, zip(*pooled)))
     print(f"\n{name}, left out: nDCG@10, R@5, Success@1, complete in 10, ECE, Brier score, that of the base rate")
     line = lambda n, x: print(f"{n:16s} " + " ".join(f"{y:.4f}" for y in x))
@@ -352,6 +368,8 @@ def left_out(data, which, name):
     print(f"ECE of all sets together {ece(bins):.4f}")
     for kind, x in kinds.items():
         print(f"AUROC, {kind}: answerable {np.mean(x, 0)[0]:.4f}, best score {np.mean(x, 0)[1]:.4f}")
+    print("near a subject or out of scope: AUROC {:.4f}; near called near {:.3f}, out of scope {:.3f}; out of scope called near {:.3f}, "
+          "out of scope {:.3f}".format(*np.mean(told, 0)))
     print("reliability (estimated, seen): " + " ".join(f"{p:.3f}/{y:.3f}" for p, y, _ in bins))
 
 
