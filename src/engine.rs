@@ -224,7 +224,8 @@ impl Engine {
             .reranked(reranked.as_ref());
         let mut picks = why.picks();
         let uncalibrated = ranked.uncalibrated(request.rankable());
-        let can_tell = picks.is_empty() && uncalibrated.is_none();
+        let dropped = why.dropped();
+        let can_tell = picks.is_empty() && dropped.is_empty() && uncalibrated.is_none();
         let nothing_fits = if can_tell { ranked.nothing_fits(&self.index.catalog) } else { None };
         Ok(Selection {
             version: SELECTION_VERSION,
@@ -241,7 +242,7 @@ impl Engine {
             deprecated_aliases,
             unknown_in_use: request.in_use.unknown.clone(),
             unknown_values: options.unknown_values(&self.index.catalog),
-            dropped: why.dropped(),
+            dropped,
             scorer_errors: ranked.errors().iter().map(ToString::to_string).collect(),
             considered: options.debug.then(|| why.considered(&candidates.ranking, &picks)),
             required: picks.split_off(why.pick_count()),

@@ -47,8 +47,8 @@ pub struct Selection {
     /// have such a tool; absent where a custom scorer ranked, or nothing did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answerable: Option<f32>,
-    /// Where nothing is picked: of what kind the request is; absent where that cannot be told, as in catalogs whose sources tell
-    /// nothing.
+    /// Where no tool is good enough: of what kind the request is; absent where that cannot be told, as in catalogs whose sources
+    /// tell nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nothing_fits: Option<NothingFits>,
     /// Why the scores are no probabilities; absent where they are estimates of one.

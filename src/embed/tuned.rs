@@ -313,7 +313,7 @@ mod tests {
         for text in ["resize this photo", "café opening hours", "kubectl get pods -A", "", "😀", "status de la PR"] {
             assert!(model().reads(text), "{text}");
         }
-        for text in ["Bild verkleinern", "réduis cette image", "缩小这张图片", "この写真を小さくして"]
+        for text in ["Bild verkleinern", "réduis la taille de cette image", "缩小这张图片", "この写真を小さくして"]
         {
             assert!(!model().reads(text), "{text}");
         }

@@ -28,7 +28,7 @@ fn scores_that_are_no_probabilities_say_so() {
     let selection =
         pick(&alone, "sing me a song of the sea", &PickOptions { min_score: 0.0, ..PickOptions::default() });
     assert_eq!(selection.uncalibrated, Some(Uncalibrated::FewTools));
-    assert!(selection.picks[0].score < 0.5, "nothing fits, and it is the only tool: {}", selection.picks[0].score);
+    assert!(selection.picks[0].score < 0.6, "nothing fits, and it is the only tool: {}", selection.picks[0].score);
 }
 
 #[test]
