@@ -162,6 +162,7 @@ impl StaticEmbedder {
     }
 
     /// Returns `true` if a text is rather in another language than in English.
+    #[cfg(feature = "tuned")]
     pub(super) fn finds_another_language(&self, text: &str) -> bool {
         let (read, words) = self.look_up(text);
         self.is_of_another_language(&read, &words)
