@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use self::fits::{Calibration, Fit, Near};
+use self::fits::{Calibration, Evidence, Fit};
 use crate::access::Eligibility;
 use crate::embed::{Embedder, ModelKind};
 use crate::ranking::{Candidate, ToolId, top_k};
@@ -180,20 +180,20 @@ pub(crate) struct Fused {
     pub(crate) parts: Vec<Part>,
     pub(crate) method: Fusion,
     calibration: &'static Calibration,
+    near: &'static Evidence,
     values: Vec<f32>,
     /// What tools have gained by those in use, and what their values were without.
     pub(crate) gains: BTreeMap<ToolId, Raised>,
     /// The best keyword score of an eligible tool.
     best_keyword: f32,
+    /// The largest share that an eligible tool has of what the request's words could score, 0..1.
+    coverage: f32,
     /// The part of a tool's evidence that is the same for all tools of the request.
     offset: f32,
     /// The estimated probability that any eligible tool answers the request, 0..1.
     answerable: f32,
     /// The eligible tool of the largest value, where there is one.
     best: Option<ToolId>,
-    /// The estimated probability that the request lies near the subject of the best tool's source, should no tool serve it, 0..1;
-    /// `None` where sources tell nothing.
-    near_source: Option<f32>,
 }
 
 impl Fused {
@@ -228,15 +228,13 @@ impl Fused {
                 }
             }
         }
-        // The largest share that an eligible tool has of what the request's words could score, 0..1.
         let coverage = if ceiling > 0.0 { best_keyword / ceiling } else { 0.0 };
-        let (offset, answerable, best, near_source) = (0.0, 0.0, None, None);
+        let (near, offset, answerable, best) = (&fit.near, 0.0, 0.0, None);
         let gains = BTreeMap::new();
         let calibration = fit.calibration(parts.iter().any(|part| part.signal.sources.is_some()));
         let mut fused =
-            Self { parts, method, calibration, values, gains, best_keyword, offset, answerable, best, near_source };
-        fused.compare(eligibility, coverage);
-        fused.near_source = fused.best.and_then(|best| fused.near(&fit.near, best, coverage));
+            Self { parts, method, calibration, near, values, gains, best_keyword, coverage, offset, answerable, best };
+        fused.compare(eligibility);
         fused
     }
 
@@ -275,7 +273,7 @@ impl Fused {
     }
 
     /// Works out what the best tool, and those that rival it, say of the request.
-    fn compare(&mut self, eligibility: &Eligibility, coverage: f32) {
+    fn compare(&mut self, eligibility: &Eligibility) {
         let candidate = |tool: ToolId| Candidate { tool, score: self.value(tool) };
         let top = top_k(eligibility.admitted().map(candidate), CROWD);
         let best = top.first().copied();
@@ -284,32 +282,23 @@ impl Fused {
         // The logarithm of how many of the best tools rival the best one.
         let crowd = top.iter().map(|tool| (tool.score - best_value).exp()).sum::<f32>().max(1.0).ln();
         let Calibration { answerable, relevance } = self.calibration;
-        let evidence = best.map_or(0.0, |best| {
-            let of_part = |part: &Part| {
-                let weight = answerable.signals.of(part.retriever) + coverage * answerable.covered.of(part.retriever);
-                let own = weight * part.signal.of(best.tool);
-                let of_source = part.signal.sources.as_ref().map_or(0.0, |sources| sources[best.tool.index()]);
-                own + answerable.sources.of(part.retriever) * of_source
-            };
-            self.parts.iter().map(of_part).sum()
-        });
-        let evidence: f32 = evidence + answerable.coverage * coverage + answerable.intercept;
+        let evidence = self.evidence(answerable);
         self.answerable = if best.is_some_and(|best| self.matched(best.tool)) { logistic(evidence) } else { 0.0 };
         self.offset = relevance.answerable * evidence + relevance.crowd * crowd - relevance.distance * best_value
             + relevance.intercept;
     }
 
-    /// Estimates whether the request lies near the subject of a tool's source, should no tool serve it.
-    fn near(&self, near: &Near, best: ToolId, coverage: f32) -> Option<f32> {
-        if self.parts.is_empty() {
-            return None;
-        }
-        let mut evidence = near.coverage * coverage + near.intercept;
-        for Part { retriever, signal, .. } in &self.parts {
-            let of_source = signal.sources.as_ref()?[best.index()];
-            evidence += near.signals.of(*retriever) * signal.of(best) + near.sources.of(*retriever) * of_source;
-        }
-        Some(logistic(evidence))
+    /// Sums up what the best tool, its source and the coverage say.
+    fn evidence(&self, weights: &Evidence) -> f32 {
+        let of_best = self.best.map_or(0.0, |best| {
+            let of_part = |part: &Part| {
+                let weight = weights.signals.of(part.retriever) + self.coverage * weights.covered.of(part.retriever);
+                let of_source = part.signal.sources.as_ref().map_or(0.0, |sources| sources[best.index()]);
+                weight * part.signal.of(best) + weights.sources.of(part.retriever) * of_source
+            };
+            self.parts.iter().map(of_part).sum()
+        });
+        of_best + weights.coverage * self.coverage + weights.intercept
     }
 
     /// Raises values by what the tools gain by those in use. A score is a logistic function of the value, so a gain of
@@ -329,9 +318,11 @@ impl Fused {
         self.gains.get(&tool).map_or_else(|| self.value(tool), |raised| raised.own)
     }
 
-    /// Returns the estimated probability that the request lies near the subject of the best tool's source, should no tool serve it.
+    /// Returns the estimated probability that the request lies near the subject of the best tool's source, should no tool serve it, 0..1;
+    /// `None` where sources tell nothing.
     pub(crate) fn near_source(&self) -> Option<f32> {
-        self.near_source
+        let tells = !self.parts.is_empty() && self.parts.iter().all(|part| part.signal.sources.is_some());
+        (tells && self.best.is_some()).then(|| logistic(self.evidence(self.near)))
     }
 
     /// Returns the eligible tool of the largest value, without what tools have gained by those in use.

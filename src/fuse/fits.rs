@@ -13,15 +13,17 @@ pub(super) struct Fit {
     softening: f32,
     /// Where sources tell nothing, and where they do.
     calibrations: [Calibration; 2],
-    /// Where sources tell something.
-    pub(super) near: Near,
+    /// That a request which no tool serves lies near the subject of a source, where sources tell something, and as many such requests
+    /// do as are out of the scope of all.
+    pub(super) near: Evidence,
 }
 
 /// What turns values and signals into a score and an estimate for the request.
 #[derive(Debug)]
 pub(super) struct Calibration {
     pub(super) relevance: Relevance,
-    pub(super) answerable: Answerable,
+    /// That any tool is relevant, where four requests of five have one.
+    pub(super) answerable: Evidence,
 }
 
 /// A weight for a unit of each retriever's signal, BM25 or a cosine of 1, in the order of [`Retriever`]; 0 where the
@@ -47,26 +49,13 @@ pub(super) struct Relevance {
     pub(super) intercept: f32,
 }
 
-/// A logistic function that gives the probability that any tool is relevant, where four requests of five have one.
+/// A linear function of what is known of a request, of which a logistic function makes a probability.
 #[derive(Debug)]
-pub(super) struct Answerable {
+pub(super) struct Evidence {
     /// Of the signals of the best tool.
     pub(super) signals: Weights,
     /// Of the same, times the coverage: the more of a request's words are known, the more its best tool's signals tell.
     pub(super) covered: Weights,
-    /// Of what the retrievers say of its source.
-    pub(super) sources: Weights,
-    /// Of the largest share that a tool has of what the request's words could score.
-    pub(super) coverage: f32,
-    pub(super) intercept: f32,
-}
-
-/// A logistic function that gives the probability that a request which no tool serves lies near the subject of a source, where as many
-/// do as are out of the scope of all.
-#[derive(Debug)]
-pub(super) struct Near {
-    /// Of the signals of the best tool.
-    pub(super) signals: Weights,
     /// Of what the retrievers say of its source.
     pub(super) sources: Weights,
     /// Of the largest share that a tool has of what the request's words could score.
@@ -107,13 +96,24 @@ impl Fit {
 }
 
 /// Numbers in the order in which [`Fit`] and its parts name them.
-const fn fit(value: [f32; 3], sources: [f32; 3], softening: f32, calibrations: [Calibration; 2], near: Near) -> Fit {
+const fn fit(
+    value: [f32; 3],
+    sources: [f32; 3],
+    softening: f32,
+    calibrations: [Calibration; 2],
+    near: Evidence,
+) -> Fit {
     Fit { value: Weights(value), sources: Weights(sources), softening, calibrations, near }
 }
 
-const fn near(signals: [f32; 3], sources: [f32; 3], rest: [f32; 2]) -> Near {
+const fn evidence(signals: [f32; 3], covered: [f32; 3], sources: [f32; 3], rest: [f32; 2]) -> Evidence {
     let [coverage, intercept] = rest;
-    Near { signals: Weights(signals), sources: Weights(sources), coverage, intercept }
+    let [signals, covered, sources] = [Weights(signals), Weights(covered), Weights(sources)];
+    Evidence { signals, covered, sources, coverage, intercept }
+}
+
+const fn near(signals: [f32; 3], sources: [f32; 3], rest: [f32; 2]) -> Evidence {
+    evidence(signals, [0.0; 3], sources, rest)
 }
 
 const fn calibration(
@@ -125,9 +125,7 @@ const fn calibration(
 ) -> Calibration {
     let [distance, of_answerable, crowd, intercept] = relevance;
     let relevance = Relevance { distance, answerable: of_answerable, crowd, intercept };
-    let [coverage, intercept] = rest;
-    let [signals, covered, sources] = [Weights(signals), Weights(covered), Weights(sources)];
-    Calibration { relevance, answerable: Answerable { signals, covered, sources, coverage, intercept } }
+    Calibration { relevance, answerable: evidence(signals, covered, sources, rest) }
 }
 
 /// One set for each combination of retrievers, at one less than the sum of `1 << retriever`.

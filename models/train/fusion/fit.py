@@ -43,7 +43,7 @@ BINS = 15
 FLOOR = 0.03
 #: The share of requests that a tool answers, for the estimate; the data have half.
 ANSWERABLE = 0.8
-#: How sure the kind of what nothing serves must be to be told.
+#: How sure the kind of what nothing serves must be to be told: `SURE` in `src/engine/ranked.rs`.
 TOLD = 0.7
 
 
