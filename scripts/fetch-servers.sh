@@ -21,6 +21,8 @@ mkdir -p "$folder/npm"
 cp scripts/servers/package.json scripts/servers/package-lock.json "$folder/npm"
 (cd "$folder/npm" && npm ci --ignore-scripts --no-audit --no-fund --silent)
 python3 -m venv "$folder/python"
-"$folder/python/bin/pip" install --quiet --disable-pip-version-check --require-hashes \
+# Every package is pinned, so none is looked for: pip would take the newest of what one asks for with an extra.
+"$folder/python/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes \
     --requirement scripts/servers/requirements.txt
+"$folder/python/bin/pip" --disable-pip-version-check check >&2
 echo "$pins" >"$folder/pins"

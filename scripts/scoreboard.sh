@@ -25,9 +25,9 @@ install() { # name
     mkdir -p "$place"
     if {
         python3 -m venv "$place/venv" &&
-            "$place/venv/bin/pip" download --quiet --disable-pip-version-check --require-hashes --only-binary=:all: \
+            "$place/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary=:all: \
                 --dest "$place/wheels" --requirement "scripts/scoreboard/requirements/$name.txt" &&
-            "$place/venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes --no-index \
+            "$place/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes --no-index \
                 --find-links "$place/wheels" --requirement "scripts/scoreboard/requirements/$name.txt"
     } 2>"$place/failed"; then
         rm -f "$place/failed"
