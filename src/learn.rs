@@ -113,7 +113,9 @@ impl Log<'_> {
 
     fn value(&mut self, value: &Value, place: usize) -> Result<(), LearnError> {
         if let Some(turns) = turns(value) {
-            return turns.into_iter().try_for_each(|turn| self.add(turn.request, turn.called, place));
+            // What was called before anything was asked answers nothing.
+            let mut asked = turns.into_iter().filter(|turn| !turn.request.is_empty());
+            return asked.try_for_each(|turn| self.add(turn.request, turn.called, place));
         }
         match Record::deserialize(value) {
             Ok(Record { request, called }) => self.add(request, called, place),

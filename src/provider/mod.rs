@@ -49,7 +49,7 @@ pub use results::CallResult;
 pub use stream::CallStream;
 #[cfg(feature = "tokens")]
 pub use tokens::Tokenizer;
-pub(crate) use transcript::turns;
+pub use transcript::{Turn, turns};
 pub use translate::{Change, ChangeCode, TranslateOptions, Translation, tool_references, translate};
 
 /// Makes the enum, its list, and the one place where a provider's format is looked up.

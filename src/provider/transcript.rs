@@ -74,14 +74,26 @@ pub(super) enum Item<'a> {
 
 /// What the user asked for, and what the assistant called before the user spoke again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Turn {
-    pub(crate) request: String,
-    /// Each name once, in order.
-    pub(crate) called: Vec<String>,
+#[non_exhaustive]
+pub struct Turn {
+    /// What the user wrote; empty where the transcript begins with calls.
+    pub request: String,
+    /// The names of the tools, each once, in order: the first 64.
+    pub called: Vec<String>,
 }
 
-/// Reads a transcript turn by turn, oldest first; `None` where the value is something else. Of a long one the end is read.
-pub(crate) fn turns(value: &Value) -> Option<Vec<Turn>> {
+/// Reads a transcript turn by turn, oldest first, in the shapes that [`Query::from_transcript`] reads; `None` where the value is
+/// something else. Of a long one the last 4,096 messages are read.
+///
+/// ```
+/// use picktools::provider::turns;
+/// use serde_json::json;
+///
+/// let call = json!({"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "get_forecast", "input": {}}]});
+/// let turns = turns(&json!([{"role": "user", "content": "will it rain?"}, call])).expect("it is a transcript");
+/// assert_eq!((turns[0].request.as_str(), &turns[0].called[..]), ("will it rain?", &["get_forecast".to_owned()][..]));
+/// ```
+pub fn turns(value: &Value) -> Option<Vec<Turn>> {
     let mut turns: Vec<Turn> = Vec::new();
     for item in items(value)?.into_iter().rev() {
         let called: Vec<&Value> = match item {
@@ -93,7 +105,9 @@ pub(crate) fn turns(value: &Value) -> Option<Vec<Turn>> {
             Item::Call(name) => vec![name],
             Item::Other => continue,
         };
-        // What was called before anything was asked answers nothing.
+        if turns.is_empty() && !called.is_empty() {
+            turns.push(Turn { request: String::new(), called: Vec::new() });
+        }
         let Some(turn) = turns.last_mut() else { continue };
         called.into_iter().filter_map(Value::as_str).for_each(|name| add_called(&mut turn.called, name));
     }

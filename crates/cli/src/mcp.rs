@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use picktools_server::settings::{Mode, Role, Share, Unsafe};
+use picktools::import::mcp::Configuration;
+use picktools_server::settings::{Mode, ProviderSettings, ProxySettings, Role, Share, Unsafe};
 use picktools_server::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings};
 
 use crate::interruption::interrupted;
@@ -41,12 +42,46 @@ pub(super) struct GatewayArgs {
     /// The folder of what was approved [default: the user's folder of data].
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     state_dir: Option<PathBuf>,
+    #[arg(skip)]
+    pub(super) providers: Providers,
+}
+
+/// The addresses of providers of models, where the command line has them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Providers {
+    pub(super) openai: Option<String>,
+    pub(super) anthropic: Option<String>,
+}
+
+impl Providers {
+    /// Puts the addresses into the settings; what those say of a provider besides stays.
+    fn set(&self, proxy: &mut ProxySettings) {
+        let given = [(&self.openai, &mut proxy.openai), (&self.anthropic, &mut proxy.anthropic)];
+        for (url, provider) in given {
+            let Some(url) = url else { continue };
+            match provider {
+                Some(provider) => provider.url.clone_from(url),
+                None => *provider = Some(ProviderSettings::new(url)),
+            }
+        }
+    }
 }
 
 /// The folder of what was approved.
 pub(super) fn state_folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     let folder = given.map_or_else(args::data_dir, |folder| Ok(folder.to_owned()))?;
     Ok(folder.join("gateway"))
+}
+
+/// The servers of a gateway; where it stands before models, there may be none.
+fn configuration(servers: &ServerArgs, settings: &Settings) -> anyhow::Result<Configuration> {
+    let has_models = settings.proxy.openai.is_some() || settings.proxy.anthropic.is_some();
+    if has_models && !servers.are_named() {
+        return Ok(Configuration::default());
+    }
+    let configuration = servers.configuration()?;
+    output::warnings(configuration.faults.iter().map(ToString::to_string), "");
+    Ok(configuration)
 }
 
 impl GatewayArgs {
@@ -76,17 +111,19 @@ impl GatewayArgs {
                 _ => Unsafe::Confirm,
             };
         }
+        self.providers.set(&mut settings.proxy);
+        settings.check()?;
         Ok(settings)
     }
 
     /// What a gateway before these servers is made of.
     pub(super) fn options(&self, servers: &ServerArgs, share: Share) -> anyhow::Result<GatewayOptions> {
-        let configuration = servers.configuration()?;
-        output::warnings(configuration.faults.iter().map(ToString::to_string), "");
+        let settings = self.settings()?;
+        let configuration = configuration(servers, &settings)?;
         let state = state_folder(self.state_dir.as_deref())?;
         Ok(GatewayOptions {
             servers: configuration.servers,
-            settings: self.settings()?,
+            settings,
             environment: Arc::new(|name: &str| std::env::var_os(name)),
             kept: args::default_cache_dir().map(|folder| folder.join("mcp")),
             share,
@@ -110,8 +147,7 @@ impl GatewayArgs {
                 continue;
             }
             let taken = self.settings().and_then(|settings| {
-                let configuration = servers.configuration()?;
-                output::warnings(configuration.faults.iter().map(ToString::to_string), "");
+                let configuration = configuration(servers, &settings)?;
                 Ok(gateway.reload(configuration.servers, settings)?)
             });
             match taken {

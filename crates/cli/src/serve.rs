@@ -10,7 +10,7 @@ use picktools_server::{Gateway, Http, new_key};
 use serde_json::json;
 
 use crate::interruption::interrupted;
-use crate::mcp::GatewayArgs;
+use crate::mcp::{GatewayArgs, Providers};
 use crate::servers::ServerArgs;
 use crate::{heading, output};
 
@@ -32,6 +32,13 @@ pub(super) struct ServeCommand {
     /// Serve other machines without TLS, where something before this speaks TLS.
     #[arg(long, conflicts_with = "tls_cert", help_heading = heading::GATEWAY)]
     plain_http: bool,
+    /// Narrow the tools of requests to models that speak as OpenAI does, and pass them on to this address, such as
+    /// https://api.openai.com/v1.
+    #[arg(long, value_name = "URL", help_heading = heading::GATEWAY)]
+    openai_url: Option<String>,
+    /// Likewise for models that speak as Anthropic's do, such as https://api.anthropic.com/v1.
+    #[arg(long, value_name = "URL", help_heading = heading::GATEWAY)]
+    anthropic_url: Option<String>,
     /// Print a new key and the entry for the settings, and serve nothing.
     #[arg(long, value_name = "NAME", help_heading = heading::GATEWAY)]
     new_key: Option<String>,
@@ -46,9 +53,14 @@ impl ServeCommand {
             output::note(format!("for `keys` of the settings: {}", json!({"name": name, "sha256": stored})));
             return Ok(ExitCode::SUCCESS);
         }
-        let options = self.gateway.options(&self.servers, Share::Owner)?;
+        let mut given = self.gateway;
+        given.providers = Providers { openai: self.openai_url, anthropic: self.anthropic_url };
+        let options = given.options(&self.servers, Share::Owner)?;
         let http =
             Http { listen: self.listen, tls: self.tls_cert.clone().zip(self.tls_key.clone()), plain: self.plain_http };
+        let proxy = &options.settings.proxy;
+        let models = [("OpenAI", "/v1", proxy.openai.is_some()), ("Anthropic", "", proxy.anthropic.is_some())];
+        let models = models.into_iter().filter(|&(_, _, is_set)| is_set).map(|(name, base, _)| (name, base));
         let scheme = if http.tls.is_some() { "https" } else { "http" };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
@@ -56,10 +68,16 @@ impl ServeCommand {
             let served = async {
                 let mut serving = gateway.serve_http(&http).await?;
                 output::note(format!("serving {scheme}://{}/mcp", serving.address()));
+                for (name, base) in models {
+                    output::note(format!(
+                        "serving models that speak as {name} does at {scheme}://{}{base}",
+                        serving.address()
+                    ));
+                }
                 tokio::select! {
                     ended = serving.ended() => ended,
                     () = interrupted() => Ok(()),
-                    () = self.gateway.follow_files(&self.servers, &gateway) => Ok(()),
+                    () = given.follow_files(&self.servers, &gateway) => Ok(()),
                 }
             };
             let served = served.await;

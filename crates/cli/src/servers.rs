@@ -36,6 +36,12 @@ impl ServerArgs {
         &self.config
     }
 
+    /// Returns `true` if something names servers.
+    #[cfg(feature = "server")]
+    pub(super) fn are_named(&self) -> bool {
+        !self.config.is_empty() || self.url.is_some() || !self.command.is_empty()
+    }
+
     /// The servers that are named.
     pub(super) fn configuration(&self) -> anyhow::Result<Configuration> {
         let mut configuration = self.given()?;

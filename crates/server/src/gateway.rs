@@ -80,7 +80,6 @@ impl Serving {
 /// One server before many. Dropped, it ends what it started.
 pub struct Gateway {
     hub: Arc<Hub>,
-    environment: Arc<Environment>,
     kept: Option<KeptTools>,
     tell: mpsc::Sender<Listed>,
     building: JoinHandle<()>,
@@ -137,11 +136,11 @@ impl Gateway {
             queue,
             share,
             meter,
+            environment,
         });
         let (tell, heard) = mpsc::channel(64);
         let gateway = Self {
             building: tokio::spawn(build(Arc::clone(&hub), pins, heard)),
-            environment,
             kept: kept.map(KeptTools::new),
             tell,
             following: Mutex::default(),
@@ -186,7 +185,7 @@ impl Gateway {
                 continue;
             }
             let upstream =
-                Upstream::new(server, rules, Arc::clone(&self.environment), asks, Arc::clone(&self.hub.meter));
+                Upstream::new(server, rules, Arc::clone(&self.hub.environment), asks, Arc::clone(&self.hub.meter));
             self.hub.live.send_modify(|live| drop(live.remove(&name)));
             let task = tokio::spawn(Arc::clone(&upstream).follow(self.kept.clone(), self.tell.clone()));
             if let Some(before) = following.insert(name.clone(), task) {
@@ -263,7 +262,7 @@ impl fmt::Debug for Gateway {
 async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<Listed>) {
     let mut tools: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     let mut said: BTreeMap<String, Option<String>> = BTreeMap::new();
-    let mut stamp = pins.as_ref().and_then(stamp_of);
+    let mut stamp = pins.as_ref().and_then(Pins::stamp);
     loop {
         let mut news = Vec::new();
         tokio::select! {
@@ -273,7 +272,7 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
             },
             () = hub.replaced.notified() => {}
             () = sleep(LOOK), if pins.is_some() => {
-                let now = pins.as_ref().and_then(stamp_of);
+                let now = pins.as_ref().and_then(Pins::stamp);
                 if now == stamp {
                     continue;
                 }
@@ -310,8 +309,8 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
         let built = tokio::task::spawn_blocking(move || Snapshot::build(settings, &sent, pins_of_build.as_ref())).await;
         let failed = match built {
             Ok(Ok(snapshot)) => {
-                // Written by this, it need not be read again.
-                stamp = pins.as_ref().and_then(stamp_of);
+                // Written by this, they need not be read again; written by others meanwhile, they must be.
+                stamp = snapshot.approvals;
                 drop(hub.snapshot.send_replace(Arc::new(snapshot)));
                 None
             }
@@ -338,10 +337,4 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
             hub.complete.send_replace(true);
         }
     }
-}
-
-/// By what is told that a file has changed.
-fn stamp_of(pins: &Pins) -> Option<(std::time::SystemTime, u64)> {
-    let metadata = std::fs::metadata(pins.path()).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
 }

@@ -3,34 +3,31 @@
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum_server::Handle;
 use axum_server::accept::NoDelayAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
-use http_body::{Frame, SizeHint};
 use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
 use crate::error::GatewayError;
+use crate::guests::{Guest, Guests, Place, Placed, Places, Refused, bearer};
 use crate::handler::{Caller, Handler, SESSION, Sender};
 use crate::hub::Hub;
 use crate::lock::lock;
-use crate::settings::{DEFAULT_ROLE, Key, Settings};
+use crate::proxy::{Api, Proxy};
+use crate::settings::{DEFAULT_ROLE, Settings};
 use crate::upstream::Owner;
 
 /// Where the protocol is spoken.
@@ -40,8 +37,6 @@ const LOOK: Duration = Duration::from_secs(1);
 /// After how long a session ends that had no request but those of its handshake.
 const ABANDONED: Duration = Duration::from_secs(120);
 const HANDSHAKE: usize = 1;
-/// The most requests at once, of all clients.
-const MAX_REQUESTS: usize = 1_024;
 /// How long a request may take to send its head.
 const HEAD: Duration = Duration::from_secs(30);
 /// How long those under way may take at the end.
@@ -66,53 +61,33 @@ pub(crate) struct Door {
     manager: Arc<LocalSessionManager>,
     sessions: Mutex<HashMap<String, Visit>>,
     max_sessions: usize,
-    places: Arc<Semaphore>,
+    places: Places,
+    pages: Pages,
 }
 
-/// Who may come in.
-#[derive(Default)]
-pub(crate) struct Guests {
-    keys: Vec<Arc<Guest>>,
-    /// Who comes without a key; nobody where it is `None`.
-    anonymous: Option<Arc<Guest>>,
+/// From where a browser's page may call.
+struct Pages {
+    hosts: Vec<String>,
+    origins: Vec<String>,
 }
 
-/// A key, and what it is doing.
-struct Guest {
-    key: Key,
-    name: Arc<str>,
-    role: Arc<str>,
-    /// SHA-256 of the key.
-    digest: [u8; 32],
-    places: Arc<Semaphore>,
-    bucket: Mutex<Bucket>,
-    expires: Option<u64>,
-}
-
-/// How many requests are left, which grow with time.
-struct Bucket {
-    left: f64,
-    burst: f64,
-    per_second: f64,
-    at: Instant,
-}
-
-impl Bucket {
-    fn new(key: &Key) -> Self {
-        let burst = f64::from(key.burst.max(1));
-        Self { left: burst, burst, per_second: f64::from(key.per_minute) / 60.0, at: Instant::now() }
-    }
-
-    /// Takes one, or tells how long until there is one.
-    fn take(&mut self, now: Instant) -> Result<(), Duration> {
-        let passed = now.saturating_duration_since(self.at).as_secs_f64();
-        self.left = (self.left + passed * self.per_second).min(self.burst);
-        self.at = now;
-        if self.left >= 1.0 {
-            self.left -= 1.0;
-            return Ok(());
+impl Pages {
+    /// Refuses what a browser sends for a page of somebody else: under another name of this machine, or from another origin.
+    fn check(&self, headers: &HeaderMap) -> Result<(), Refused> {
+        let text = |name| headers.get(name).map(|value: &axum::http::HeaderValue| value.to_str().unwrap_or_default());
+        let host = text(header::HOST).unwrap_or_default();
+        let named = |known: &String| {
+            let rest =
+                host.get(..known.len()).filter(|start| start.eq_ignore_ascii_case(known)).map(|_| &host[known.len()..]);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+        };
+        if headers.get_all(header::HOST).iter().count() != 1 || !self.hosts.iter().any(named) {
+            return Err(Refused::new(StatusCode::FORBIDDEN, "this machine is not known by that Host; see http.hosts"));
         }
-        Err(Duration::from_secs_f64(((1.0 - self.left) / self.per_second.max(1e-6)).min(3_600.0)))
+        if text(header::ORIGIN).is_some_and(|origin| self.origins.iter().all(|known| known != origin)) {
+            return Err(Refused::new(StatusCode::FORBIDDEN, "pages of this Origin may not call; see http.origins"));
+        }
+        Ok(())
     }
 }
 
@@ -124,60 +99,6 @@ struct Visit {
     requests: usize,
 }
 
-impl Guest {
-    fn of(key: &Key) -> Result<Arc<Self>, GatewayError> {
-        let failed = || GatewayError::Settings(format!("the key {:?}: sha256 must be 64 hexadecimal digits", key.name));
-        let mut digest = [0; 32];
-        let digits = key.sha256.strip_prefix("sha256:").unwrap_or(&key.sha256);
-        if digits.len() != 64 || !digits.is_ascii() {
-            return Err(failed());
-        }
-        for (byte, at) in digest.iter_mut().zip((0..64).step_by(2)) {
-            *byte = u8::from_str_radix(&digits[at..at + 2], 16).map_err(|_| failed())?;
-        }
-        Ok(Arc::new(Self {
-            key: key.clone(),
-            name: key.name.as_str().into(),
-            role: key.role.as_deref().unwrap_or(DEFAULT_ROLE).into(),
-            digest,
-            places: Arc::new(Semaphore::new(key.parallel.max(1))),
-            bucket: Mutex::new(Bucket::new(key)),
-            expires: key.expires,
-        }))
-    }
-}
-
-/// A request that is not let in.
-struct Refused {
-    status: StatusCode,
-    message: &'static str,
-    retry_after: Option<Duration>,
-}
-
-impl Refused {
-    fn new(status: StatusCode, message: &'static str) -> Self {
-        Self { status, message, retry_after: None }
-    }
-
-    fn later(status: StatusCode, message: &'static str, time: Duration) -> Self {
-        Self { status, message, retry_after: Some(time) }
-    }
-}
-
-impl IntoResponse for Refused {
-    fn into_response(self) -> Response {
-        let mut response = (self.status, format!("{}\n", self.message)).into_response();
-        let headers = response.headers_mut();
-        if self.status == StatusCode::UNAUTHORIZED {
-            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        if let Some(time) = self.retry_after {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(time.as_secs().max(1)));
-        }
-        response
-    }
-}
-
 impl Door {
     fn read(&self) -> RwLockReadGuard<'_, Guests> {
         self.guests.read().unwrap_or_else(PoisonError::into_inner)
@@ -185,15 +106,12 @@ impl Door {
 
     /// Who may come in under these settings. Whose key is as it was stays who they are.
     pub(crate) fn guests(&self, settings: &Settings) -> Result<Guests, GatewayError> {
-        guests(settings, &self.address, &self.read())
+        Guests::new(settings, &self.address, &self.read())
     }
 
     /// Lets others in. Sessions of those who may not come any longer end.
     pub(crate) fn replace(self: &Arc<Self>, guests: Guests) {
-        let stays = |visit: &Visit| {
-            let mut all = guests.keys.iter().chain(&guests.anonymous);
-            all.any(|guest| Arc::ptr_eq(guest, &visit.guest))
-        };
+        let stays = |visit: &Visit| guests.all().any(|guest| Arc::ptr_eq(guest, &visit.guest));
         let mut ended = Vec::new();
         lock(&self.sessions).retain(|session, visit| {
             let stays = stays(visit);
@@ -209,44 +127,6 @@ impl Door {
                 drop(manager.close_session(&session.into()).await);
             }
         }));
-    }
-
-    /// Whose key a request has.
-    fn guest(&self, headers: &HeaderMap) -> Result<Arc<Guest>, Refused> {
-        let mut given = headers.get_all(header::AUTHORIZATION).iter();
-        let Some(value) = given.next() else {
-            let anonymous = self.read().anonymous.clone();
-            return anonymous
-                .ok_or_else(|| Refused::new(StatusCode::UNAUTHORIZED, "a key is needed: Authorization: Bearer …"));
-        };
-        let unknown = || Refused::new(StatusCode::UNAUTHORIZED, "the key is not known");
-        if given.next().is_some() {
-            return Err(unknown());
-        }
-        let token = value.to_str().ok().and_then(|value| {
-            let (scheme, token) = value.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-        });
-        let digest = crate::keys::digest(token.ok_or_else(unknown)?);
-        // Digests tell nothing of the key, however long they are compared.
-        let guest = self.read().keys.iter().find(|guest| guest.digest == digest).cloned().ok_or_else(unknown)?;
-        match guest.expires {
-            Some(until) if until <= crate::keys::now() => {
-                Err(Refused::new(StatusCode::UNAUTHORIZED, "the key has expired"))
-            }
-            _ => Ok(guest),
-        }
-    }
-
-    /// A place among those of a key and of all.
-    fn place(&self, guest: &Guest) -> Result<Place, Refused> {
-        let soon = Duration::from_secs(1);
-        let own = Arc::clone(&guest.places).try_acquire_owned().map_err(|_| {
-            Refused::later(StatusCode::TOO_MANY_REQUESTS, "this key has too many requests under way", soon)
-        })?;
-        let all = Arc::clone(&self.places).try_acquire_owned();
-        let all = all.map_err(|_| Refused::later(StatusCode::SERVICE_UNAVAILABLE, "too many requests", soon))?;
-        Ok(Place { _own: own, _all: all })
     }
 
     /// Whether a session is this guest's; to others it is as if it did not exist.
@@ -299,52 +179,17 @@ impl Door {
     }
 }
 
-/// A place for a request, which it has until its answer has ended.
-struct Place {
-    _own: OwnedSemaphorePermit,
-    _all: OwnedSemaphorePermit,
-}
-
-/// An answer that has a place.
-struct Placed {
-    body: Body,
-    _place: Option<Place>,
-}
-
-impl http_body::Body for Placed {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 /// Lets a request in, or not.
 async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
-    let guest = match door.guest(request.headers()) {
-        Ok(guest) => guest,
+    let known = bearer(request.headers()).and_then(|key| door.read().of(key)).and_then(|guest| {
+        guest.count()?;
+        // A stream that a client listens on takes no place: it waits for as long as the client is there.
+        let place = if request.method() == Method::GET { None } else { Some(door.places.take(&guest)?) };
+        Ok((guest, place))
+    });
+    let (guest, place) = match known {
+        Ok(known) => known,
         Err(refused) => return refused.into_response(),
-    };
-    if let Err(time) = lock(&guest.bucket).take(Instant::now()) {
-        let message = "this key has sent too many requests";
-        return Refused::later(StatusCode::TOO_MANY_REQUESTS, message, time).into_response();
-    }
-    // A stream that a client listens on takes no place: it waits for as long as the client is there.
-    let place = match request.method() {
-        &Method::GET => None,
-        _ => match door.place(&guest) {
-            Ok(place) => Some(place),
-            Err(refused) => return refused.into_response(),
-        },
     };
     let session = request.headers().get(SESSION).map(|value| value.to_str().unwrap_or_default().to_owned());
     if let Some(session) = &session
@@ -360,34 +205,33 @@ async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) 
     {
         door.note(begun, &guest).await;
     }
-    response.map(|body| Body::new(Placed { body, _place: place }))
+    Placed::answer(response, place)
 }
 
-/// Who may come in under these settings; those of `before` whose key is as it was stay who they are.
-fn guests(settings: &Settings, address: &SocketAddr, before: &Guests) -> Result<Guests, GatewayError> {
-    let refuse = |message: String| Err(GatewayError::Settings(message));
-    let is_local = address.ip().is_loopback();
-    if !is_local && settings.keys.is_empty() {
-        return refuse(format!(
-            "{address} can be reached from other machines: the settings must hold keys (picktools serve --new-key NAME)"
-        ));
+/// Where a request to a model comes in.
+#[derive(Clone)]
+struct ModelDoor {
+    door: Arc<Door>,
+    proxy: Arc<Proxy>,
+    api: Api,
+}
+
+impl ModelDoor {
+    fn admit(&self, headers: &HeaderMap) -> Result<Place, Refused> {
+        self.door.pages.check(headers)?;
+        let guests = self.door.read();
+        let guest = guests.of(self.proxy.key(self.api, headers, guests.have_no_keys())?)?;
+        guest.count()?;
+        self.door.places.take(&guest)
     }
-    if !is_local && settings.anonymous.is_some() {
-        return refuse("callers without a key are for this machine alone: take `anonymous` out".to_owned());
+}
+
+/// Lets a request to a model in, or not, and passes it on.
+async fn model(State(door): State<ModelDoor>, request: Request) -> Response {
+    match door.admit(request.headers()) {
+        Ok(place) => Placed::answer(door.proxy.pass_on(door.api, request).await, Some(place)),
+        Err(refused) => door.proxy.refuse(refused),
     }
-    let guest = |key: &Key| match before.keys.iter().chain(&before.anonymous).find(|guest| guest.key == *key) {
-        Some(same) => Ok(Arc::clone(same)),
-        None => Guest::of(key),
-    };
-    let anonymous = match (&settings.anonymous, settings.keys.is_empty()) {
-        (Some(role), _) => Some(role.as_str()),
-        (None, true) => Some(DEFAULT_ROLE),
-        (None, false) => None,
-    };
-    Ok(Guests {
-        keys: settings.keys.iter().map(guest).collect::<Result<_, _>>()?,
-        anonymous: anonymous.map(|role| guest(&Key::anonymous(role))).transpose()?,
-    })
 }
 
 /// A gateway that listens.
@@ -419,7 +263,7 @@ impl Drop for Listening {
 
 /// Starts to listen.
 pub(crate) async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> Result<Listening, GatewayError> {
-    let guests = guests(settings, &http.listen, &Guests::default())?;
+    let guests = Guests::new(settings, &http.listen, &Guests::default())?;
     let is_local = http.listen.ip().is_loopback();
     if !is_local && http.tls.is_none() && !http.plain {
         return Err(GatewayError::Settings(format!(
@@ -431,14 +275,6 @@ pub(crate) async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> 
     let mut manager = LocalSessionManager::default();
     manager.session_config.keep_alive = Some(Duration::from_secs(settings.http.session_s.max(1)));
     let manager = Arc::new(manager);
-    let door = Arc::new(Door {
-        address: http.listen,
-        guests: RwLock::new(guests),
-        manager: Arc::clone(&manager),
-        sessions: Mutex::default(),
-        max_sessions: settings.http.max_sessions.max(1),
-        places: Arc::new(Semaphore::new(MAX_REQUESTS)),
-    });
     let failed = |error: std::io::Error| GatewayError::Client(format!("cannot listen on {}: {error}", http.listen));
     let listener = TcpListener::bind(http.listen).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
@@ -455,6 +291,15 @@ pub(crate) async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> 
     } else {
         config.allowed_hosts.push(http.listen.ip().to_string());
     }
+    let door = Arc::new(Door {
+        address: http.listen,
+        guests: RwLock::new(guests),
+        manager: Arc::clone(&manager),
+        sessions: Mutex::default(),
+        max_sessions: settings.http.max_sessions.max(1),
+        places: Places::new(),
+        pages: Pages { hosts: config.allowed_hosts.clone(), origins: origins.clone() },
+    });
     let config = config.with_allowed_origins(origins).enforce_origin_validation();
     let gateway = Arc::clone(hub);
     let factory = move || {
@@ -464,10 +309,15 @@ pub(crate) async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> 
         Ok(Handler::new(Arc::clone(&gateway), Caller { role: DEFAULT_ROLE.into(), owner }))
     };
     let service = StreamableHttpService::new(factory, manager, config);
-    let app = Router::new()
+    let mut app = Router::new()
         .route_service(PATH, service)
         .layer(middleware::from_fn_with_state(Arc::clone(&door), admit))
         .route("/healthz", get(|| async { "ok\n" }));
+    let proxy = Arc::new(Proxy::new(Arc::clone(hub))?);
+    for api in Api::ALL {
+        let state = ModelDoor { door: Arc::clone(&door), proxy: Arc::clone(&proxy), api };
+        app = app.route(&format!("/v1{}", api.path()), post(model).with_state(state));
+    }
     let handle = Handle::new();
     let app = app.into_make_service();
     let served = match &http.tls {

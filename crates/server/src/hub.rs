@@ -13,7 +13,7 @@ use crate::refusal::{Code, Refusal};
 use crate::rounds::Rounds;
 use crate::settings::{Settings, Share};
 use crate::snapshot::Snapshot;
-use crate::upstream::{Owner, Upstream};
+use crate::upstream::{Environment, Owner, Upstream};
 
 /// How many servers are named to a model.
 const MAX_NAMED: usize = 20;
@@ -34,6 +34,7 @@ pub(crate) struct Hub {
     pub(crate) queue: Option<CallQueue>,
     pub(crate) share: Share,
     pub(crate) meter: Arc<dyn Meter>,
+    pub(crate) environment: Arc<Environment>,
 }
 
 impl Hub {

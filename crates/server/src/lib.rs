@@ -13,6 +13,7 @@ mod error;
 mod refusal;
 mod naming;
 mod keys;
+mod guests;
 mod shared_file;
 pub mod metrics;
 mod pins;
@@ -28,6 +29,7 @@ mod relay;
 mod carried;
 mod hub;
 mod handler;
+mod proxy;
 mod http;
 mod gateway;
 

@@ -50,6 +50,15 @@ pub enum Event<'a> {
         /// Whether it can be reached.
         up: bool,
     },
+    /// A request to a model has been passed on.
+    Model {
+        /// Why it went on as it came; `None` where its tools were narrowed.
+        unchanged: Option<&'a str>,
+        /// The tokens (o200k) of the definitions that the model was not shown.
+        saved: usize,
+        /// How long it took until it was passed on.
+        time: Duration,
+    },
     /// A client has come, or gone.
     Session {
         /// Whether it has come.
@@ -79,6 +88,14 @@ pub struct Counts {
     pub listed_tokens: u64,
     /// See [`Counts::listed_tokens`].
     pub whole_tokens: u64,
+    /// Requests to models.
+    pub models: u64,
+    /// Those that went on as they came, by why.
+    pub unchanged: BTreeMap<String, u64>,
+    /// The tokens of the definitions that models were not shown.
+    pub saved_tokens: u64,
+    /// How long requests to models took together until they were passed on, in microseconds.
+    pub model_us: u64,
     /// Clients that have come.
     pub sessions: u64,
     /// Clients that are there.
@@ -139,6 +156,14 @@ impl Meter for Counters {
                 upstream.starts += u64::from(up && !upstream.up);
                 upstream.up = up;
             }
+            Event::Model { unchanged, saved, time } => {
+                counts.models += 1;
+                counts.saved_tokens += saved as u64;
+                counts.model_us += micros(time);
+                if let Some(why) = unchanged {
+                    *counts.unchanged.entry(why.to_owned()).or_default() += 1;
+                }
+            }
             Event::Session { begun: true } => {
                 counts.sessions += 1;
                 counts.open_sessions += 1;
@@ -165,6 +190,8 @@ mod tests {
         for up in [true, true, false, true] {
             counters.record(&Event::Upstream { name: "git", up });
         }
+        counters.record(&Event::Model { unchanged: None, saved: 700, time });
+        counters.record(&Event::Model { unchanged: Some("few-tools"), saved: 0, time });
         counters.record(&Event::Session { begun: true });
         counters.record(&Event::Session { begun: true });
         counters.record(&Event::Session { begun: false });
@@ -174,6 +201,8 @@ mod tests {
         assert_eq!((git.starts, git.up), (2, true), "it was there all along the second time");
         assert_eq!((counts.searches, counts.empty_searches, counts.search_us), (2, 1, 3_000));
         assert_eq!((counts.lists, counts.listed_tokens, counts.whole_tokens), (1, 500, 12_000));
+        assert_eq!((counts.models, counts.saved_tokens, counts.model_us), (2, 700, 3_000));
+        assert_eq!(counts.unchanged["few-tools"], 1);
         assert_eq!((counts.sessions, counts.open_sessions), (2, 1));
     }
 }

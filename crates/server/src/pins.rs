@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::keys::now;
 use crate::settings::{NewTools, Trust, UpstreamRules};
-use crate::shared_file::{SharedFile, StateError};
+use crate::shared_file::{SharedFile, Stamp, StateError};
 
 const VERSION: u32 = 1;
 const REMEDY: &str = "put back a copy, or remove it: all servers are then seen for the first time";
@@ -247,14 +247,20 @@ impl Pins {
         })
     }
 
-    /// Holds what upstreams sent to what was approved. `errors` tells what `check` finds in a definition of an upstream.
+    /// By what is told that somebody approved something.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        self.0.stamp()
+    }
+
+    /// Holds what upstreams sent to what was approved, and tells which approvals that were. `errors` tells what `check` finds in a
+    /// definition of an upstream.
     pub(crate) fn judge(
         &self,
         arrivals: &[Arrival<'_>],
         trust: Trust,
         errors: &dyn Fn(&str, &str) -> Vec<String>,
-    ) -> Result<Vec<Judged>, StateError> {
-        self.0.change(|file| Ok(arrivals.iter().map(|arrival| file.judge(arrival, trust, errors)).collect()))
+    ) -> Result<(Vec<Judged>, Option<Stamp>), StateError> {
+        self.0.change_and_stamp(|file| Ok(arrivals.iter().map(|arrival| file.judge(arrival, trust, errors)).collect()))
     }
 }
 

@@ -1,5 +1,7 @@
 //! What the operator says: how upstreams are kept, who may do what, and what results may hold.
 
+mod proxy;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use jsonc_parser::ParseOptions;
 use picktools::Access;
 use serde::Deserialize;
 use serde_json::Value;
+
+pub use self::proxy::{ProviderSettings, ProxyMode, ProxySettings};
 
 /// The role of callers that no other is said for.
 pub const DEFAULT_ROLE: &str = "default";
@@ -51,6 +55,8 @@ pub struct Settings {
     pub anonymous: Option<String>,
     /// What holds over HTTP.
     pub http: HttpSettings,
+    /// Where requests to models go over HTTP, and what becomes of their tools.
+    pub proxy: ProxySettings,
 }
 
 /// Who may connect over HTTP.
@@ -332,13 +338,21 @@ impl Settings {
         let options = ParseOptions::default();
         let value: Value = jsonc_parser::parse_to_serde_value(text, &options)
             .map_err(|error| SettingsError(format!("the settings are no JSON: {error}")))?;
-        let value = if value.is_null() { Value::Object(serde_json::Map::new()) } else { value };
+        if value.is_null() {
+            // A file that is being written is empty for a moment, and must not be taken for one that has no keys.
+            return Err(SettingsError("the settings are empty; write {} where nothing is to be said".to_owned()));
+        }
         let settings: Self = serde_json::from_value(value).map_err(|error| SettingsError(format!("{error}")))?;
         settings.check()?;
         Ok(settings)
     }
 
-    fn check(&self) -> Result<(), SettingsError> {
+    /// Finds what does not fit, where members were set that were not read.
+    ///
+    /// # Errors
+    ///
+    /// [`SettingsError`], which names the place.
+    pub fn check(&self) -> Result<(), SettingsError> {
         for (name, role) in &self.roles {
             let refuse = |what| Err(SettingsError(format!("the role {name:?}: {what}")));
             let access = &role.access;
@@ -382,7 +396,7 @@ impl Settings {
         if self.results.max_bytes < 1_000 {
             return Err(SettingsError("results.max_bytes: at least 1000 are needed".to_owned()));
         }
-        Ok(())
+        self.proxy.check().map_err(SettingsError)
     }
 
     /// Returns what holds for an upstream.
@@ -422,5 +436,48 @@ impl Role {
             set.add(Glob::new(pattern).map_err(|error| format!("deny: {error}"))?);
         }
         set.build().map_err(|error| format!("deny: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_are_not_whole_are_none() {
+        for text in ["", " \n", "// nothing yet", "null", "{", "[]", "{} {}", "{\"keys\": null}"] {
+            assert!(Settings::read(text).is_err(), "{text:?}");
+        }
+        assert!(Settings::read("{}").is_ok());
+    }
+
+    #[test]
+    fn a_provider_is_one_that_keys_may_be_sent_to() {
+        let openai = |provider: &str| Settings::read(&format!(r#"{{"proxy": {{"openai": {provider}}}}}"#));
+        for provider in [
+            r#"{"url": "https://api.example/v1", "key_env": "KEY", "mode": "allowed"}"#,
+            r#"{"url": "http://127.0.0.1:8000/v1"}"#,
+            r#"{"url": "http://[::1]:8000/v1"}"#,
+            r#"{"url": "http://localhost/v1"}"#,
+            r#"{"url": "http://models.internal/v1", "plain_http": true}"#,
+        ] {
+            openai(provider).expect(provider);
+        }
+        for (provider, why) in [
+            (r#"{"url": "http://models.internal/v1"}"#, "https"),
+            (r#"{"url": "http://127.0.0.1.evil.example/v1"}"#, "https"),
+            (r#"{"url": "https://me:secret@api.example/v1"}"#, "key_env"),
+            (r#"{"url": "https://api.example/v1?key=secret"}"#, "key_env"),
+            (r#"{"url": "file:///etc/passwd"}"#, "names no machine"),
+            (r#"{"url": "ftp://api.example/v1"}"#, "not http"),
+            (r#"{"url": "api.example/v1"}"#, "no address"),
+            (r#"{"url": "https://api.example/v1", "mode": "defer"}"#, "not for this provider"),
+            (r#"{"url": "https://api.example/v1", "key": "secret"}"#, "unknown field"),
+        ] {
+            let error = openai(provider).expect_err(provider).to_string();
+            assert!(error.contains(why), "{provider}: {error}");
+        }
+        Settings::read(r#"{"proxy": {"anthropic": {"url": "https://api.example/v1", "mode": "allowed"}}}"#)
+            .expect_err("Anthropic has no such mode");
     }
 }

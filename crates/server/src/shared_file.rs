@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use picktools::store;
 use serde::Serialize;
@@ -24,6 +25,9 @@ impl StateError {
         Self { path: path.to_owned(), message: message.into() }
     }
 }
+
+/// By what is told that a file has changed: when it was written, its length, and which file it is, as each change makes another.
+pub(crate) type Stamp = (SystemTime, u64, u64);
 
 /// A file in a folder that only its owner can read. One that is not whole is an error, never an empty one.
 #[derive(Debug)]
@@ -94,8 +98,26 @@ impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T
         Ok(file.holds)
     }
 
+    /// What is told of the file without reading it.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        let metadata = fs::metadata(self.path()).ok()?;
+        #[cfg(unix)]
+        let number = std::os::unix::fs::MetadataExt::ino(&metadata);
+        #[cfg(not(unix))]
+        let number = 0;
+        Some((metadata.modified().ok()?, metadata.len(), number))
+    }
+
     /// Changes the file, as one of several who do.
     pub(crate) fn change<U>(&self, change: impl FnOnce(&mut T) -> Result<U, String>) -> Result<U, StateError> {
+        Ok(self.change_and_stamp(change)?.0)
+    }
+
+    /// Changes the file, and tells how to know when somebody else has changed it after that.
+    pub(crate) fn change_and_stamp<U>(
+        &self,
+        change: impl FnOnce(&mut T) -> Result<U, String>,
+    ) -> Result<(U, Option<Stamp>), StateError> {
         let path = self.path();
         let lock = path.with_extension("lock");
         let failed = |error: io::Error| StateError::new(&lock, format!("cannot be locked: {error}"));
@@ -110,7 +132,8 @@ impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T
             write_for_owner(&path, &text)
                 .map_err(|error| StateError::new(&path, format!("cannot be written: {error}")))?;
         }
-        Ok(changed)
+        // Before the lock is free again: what others write from now on has another one.
+        Ok((changed, self.stamp()))
     }
 }
 
@@ -120,4 +143,24 @@ fn write_for_owner(path: &Path, text: &[u8]) -> Result<(), store::StoreError> {
     return store::write_as(path, text, std::os::unix::fs::PermissionsExt::from_mode(0o600));
     #[cfg(not(unix))]
     return store::write(path, text);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn what_another_writes_after_a_change_is_told_by_its_stamp() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let open = || SharedFile::<BTreeMap<String, u32>>::open(folder.path().to_owned(), "map.json", 1, "");
+        let (one, other) = (open().expect("a file"), open().expect("the same file"));
+        let put = |number: u32| move |map: &mut BTreeMap<String, u32>| Ok(map.insert("a".to_owned(), number));
+        let (_, stamp) = one.change_and_stamp(put(1)).expect("it is changed");
+        assert_eq!(stamp, one.stamp(), "nobody else has written");
+        // As long, and within the same tick of the clock.
+        other.change(put(2)).expect("it is changed");
+        assert_ne!(stamp, one.stamp());
+    }
 }

@@ -17,6 +17,7 @@ use crate::lock::lock;
 use crate::pins::{Arrival, Pins};
 use crate::refusal::{Code, Refusal, is_hidden};
 use crate::settings::{Names, Settings, Unsafe, UpstreamRules};
+use crate::shared_file::Stamp;
 use crate::{naming, tolerance};
 
 /// What an upstream sent last.
@@ -37,6 +38,8 @@ pub(crate) struct Snapshot {
     translation: Translation,
     /// The ids of tools that wait for approval.
     pub(crate) held: BTreeSet<String>,
+    /// Which approvals it was held to.
+    pub(crate) approvals: Option<Stamp>,
     views: Mutex<HashMap<String, Arc<View>>>,
 }
 
@@ -58,11 +61,11 @@ impl Snapshot {
         let untrusted_sources =
             sent.iter().filter(|sent| sent.rules.untrusted).map(|sent| sent.server.name.clone()).collect();
         let options = CatalogOptions { conflicts: Conflicts::Warn, untrusted_sources, ..CatalogOptions::default() };
-        let (files, held) = match pins {
+        let (files, held, approvals) = match pins {
             Some(pins) => judged(&settings, sent, pins, &options)?,
             None => {
                 let files = sent.iter().map(|sent| CatalogFile::of_server(&sent.server.name, &sent.tools));
-                (files.collect(), BTreeSet::new())
+                (files.collect(), BTreeSet::new(), None)
             }
         };
         let catalog = match files.as_slice() {
@@ -90,7 +93,7 @@ impl Snapshot {
         let known = |id: &String| catalog.find(id).is_some();
         let held = held.into_iter().filter(known).collect();
         let engine = Engine::new(catalog).map_err(|error| error.to_string())?;
-        Ok(Self { settings, engine, names, definitions, translation, held, views: Mutex::default() })
+        Ok(Self { settings, engine, names, definitions, translation, held, approvals, views: Mutex::default() })
     }
 
     /// What callers of a role may see; made when the first of them asks.
@@ -174,13 +177,13 @@ impl View {
     }
 }
 
-/// What upstreams sent, held to what was approved: the files of the catalog, and the ids of what waits.
+/// What upstreams sent, held to what was approved: the files of the catalog, the ids of what waits, and which approvals.
 fn judged(
     settings: &Settings,
     sent: &[Sent],
     pins: &Pins,
     options: &CatalogOptions,
-) -> Result<(Vec<CatalogFile>, BTreeSet<String>), String> {
+) -> Result<(Vec<CatalogFile>, BTreeSet<String>, Option<Stamp>), String> {
     // Looked through together, as what copies or imitates another is seen beside it; and only where something is new.
     let errors: OnceLock<HashMap<String, Vec<String>>> = OnceLock::new();
     let errors_of = |source: &str, name: &str| {
@@ -191,14 +194,14 @@ fn judged(
         .iter()
         .map(|Sent { server, rules, tools }| Arrival { server, rules: *rules, tools: tools.as_slice() })
         .collect();
-    let judged = pins.judge(&arrivals, settings.trust, &errors_of).map_err(|error| error.to_string())?;
+    let (judged, approvals) = pins.judge(&arrivals, settings.trust, &errors_of).map_err(|error| error.to_string())?;
     let mut held = BTreeSet::new();
     let mut files = Vec::new();
     for (sent, judged) in sent.iter().zip(judged) {
         files.push(CatalogFile::of_server(&sent.server.name, &judged.definitions));
         held.extend(judged.held.iter().map(|name| format!("{}/{name}", sent.server.name)));
     }
-    Ok((files, held))
+    Ok((files, held, approvals))
 }
 
 /// What `check` finds wrong with definitions, by `source/tool`.

@@ -14,14 +14,14 @@ use crate::mcp_servers::installed;
 use crate::support::root;
 
 /// A gateway that listens.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
-    address: SocketAddr,
-    place: Place,
+    pub(crate) address: SocketAddr,
+    pub(crate) place: Place,
 }
 
 impl Serving {
-    fn start(place: Place, more: &[&str]) -> Self {
+    pub(crate) fn start(place: Place, more: &[&str]) -> Self {
         let mut child = gateway_program()
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(place.arguments())
@@ -54,7 +54,7 @@ impl Serving {
     }
 
     /// Sends a request as it stands, and returns status, head and body.
-    fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub(crate) fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_secs(40))).expect("a limit");
         let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
@@ -98,14 +98,14 @@ impl Drop for Serving {
     }
 }
 
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head
             .lines()
             .find_map(|line| line.split_once(": ").filter(|(key, _)| key.eq_ignore_ascii_case(name)))
@@ -144,7 +144,7 @@ impl Session<'_> {
     }
 }
 
-fn digest(key: &str) -> String {
+pub(crate) fn digest(key: &str) -> String {
     Sha256::digest(key).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

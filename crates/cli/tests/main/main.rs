@@ -37,6 +37,9 @@ mod mcp_servers;
 mod gateway;
 #[cfg(feature = "server")]
 mod gateway_http;
+// The way to models.
+#[cfg(feature = "server")]
+mod model_proxy;
 // The gateway before the servers of people's clients.
 #[cfg(feature = "server")]
 mod init;

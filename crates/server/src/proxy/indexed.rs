@@ -1,0 +1,230 @@
+//! The tools of requests, indexed once for each list.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use lru::LruCache;
+use picktools::provider::{Tokenizer, Turn};
+use picktools::{Access, Catalog, Engine, PickOptions, Query, Tool};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use super::api::Api;
+use super::members::place;
+use super::unchanged::Unchanged;
+use crate::lock::lock;
+use crate::settings::ProxySettings;
+
+/// The most tools of a request that is narrowed.
+const MAX_TOOLS: usize = 10_000;
+/// The most tools that are kept indexed; over it, the list used longest ago goes.
+const MAX_INDEXED: usize = 20_000;
+/// How many lists that were made for conversations are kept for each list of tools.
+const MAX_LISTS: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not 0");
+/// How many of the user's earlier messages go with a request.
+const CONTEXT: usize = 4;
+
+type Sha = [u8; 32];
+
+/// The tools of requests, indexed once for each list.
+pub(super) struct IndexedLists(Mutex<LruCache<Sha, Arc<Slot>>>);
+
+/// Filled by whoever comes first, for whom the others wait.
+type Slot = OnceLock<Result<Arc<Indexed>, Unchanged>>;
+
+/// The tools of a request.
+pub(super) struct Indexed {
+    pub(super) entries: Vec<Entry>,
+    /// The places of functions among the entries, by name.
+    names: HashMap<String, usize>,
+    /// `None` where there are too few.
+    engine: Option<Engine>,
+    /// What a choice was made for, by the digest of a conversation so far.
+    lists: Mutex<LruCache<Sha, Arc<[usize]>>>,
+}
+
+/// An entry of `tools`.
+pub(super) struct Entry {
+    /// Where it stands in the text of the list.
+    pub(super) place: Range<usize>,
+    /// What it is called, where it is a function.
+    pub(super) name: Option<String>,
+    /// Anthropic's mark that the prompt is kept up to here, and the entry without it.
+    pub(super) cached: Option<(Value, String)>,
+    /// Whether it searches for tools, or waits for a search.
+    pub(super) defers: bool,
+    pub(super) tokens: usize,
+}
+
+impl IndexedLists {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(LruCache::unbounded()))
+    }
+
+    /// The index of a list, made where it is not there. `from` is how many functions are worth one.
+    pub(super) fn get(&self, api: Api, from: usize, text: &str) -> Result<Arc<Indexed>, Unchanged> {
+        let mut hash = Sha256::new();
+        hash.update(api.shape());
+        hash.update(from.to_le_bytes());
+        hash.update(text);
+        let digest: Sha = hash.finalize().into();
+        let slot = Arc::clone(lock(&self.0).get_or_insert(digest, Arc::default));
+        let indexed = slot.get_or_init(|| Indexed::read(api, from, text).map(Arc::new)).clone();
+        self.bound();
+        indexed
+    }
+
+    fn bound(&self) {
+        let mut lists = lock(&self.0);
+        let tools = |slot: &Slot| match slot.get() {
+            Some(Ok(indexed)) => indexed.entries.len().max(1),
+            _ => 1,
+        };
+        let mut all: usize = lists.iter().map(|(_, slot)| tools(slot)).sum();
+        while all > MAX_INDEXED
+            && let Some((_, slot)) = lists.pop_lru()
+        {
+            all -= tools(&slot);
+        }
+    }
+}
+
+impl Indexed {
+    fn read(api: Api, from: usize, text: &str) -> Result<Self, Unchanged> {
+        let raw: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| Unchanged::Tools)?;
+        if raw.len() > MAX_TOOLS {
+            return Err(Unchanged::Tools);
+        }
+        let mut names = HashMap::new();
+        let mut tools = Vec::new();
+        let mut entries = Vec::with_capacity(raw.len());
+        for raw in raw {
+            let mut value: Value = serde_json::from_str(raw.get()).map_err(|_| Unchanged::Tools)?;
+            let read = api.tool(&value)?;
+            let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
+            let defers = kind.starts_with("tool_search") || value.get("defer_loading").is_some();
+            let cached = match value.as_object_mut().and_then(|entry| entry.shift_remove("cache_control")) {
+                Some(mark) if !api.is_openai() => Some((mark, value.to_string())),
+                _ => None,
+            };
+            let name = read.as_ref().map(|read| read.name.clone());
+            if let Some(read) = read {
+                if names.insert(read.name.clone(), entries.len()).is_some() {
+                    return Err(Unchanged::Tools);
+                }
+                tools.push(Tool::with_parameters(read.name, read.description, read.parameters));
+            }
+            entries.push(Entry { place: place(text, raw), name, cached, defers, tokens: 0 });
+        }
+        let engine = if tools.len() < from { None } else { Some(engine(tools)?) };
+        if engine.is_some() {
+            for entry in &mut entries {
+                entry.tokens = Tokenizer::O200k.count(&text[entry.place.clone()]);
+            }
+        }
+        Ok(Self { entries, names, engine, lists: Mutex::new(LruCache::new(MAX_LISTS)) })
+    }
+
+    /// Which functions a conversation has needed so far, in the order in which it came to need them. What it is for the
+    /// beginning of a conversation is the beginning of what it is for the whole, so that a list only grows.
+    pub(super) fn list(&self, turns: &[Turn], settings: &ProxySettings) -> Result<Arc<[usize]>, Unchanged> {
+        let engine = self.engine.as_ref().ok_or(Unchanged::FewTools)?;
+        let mut hash = Sha256::new();
+        hash.update(settings.per_turn.to_le_bytes());
+        hash.update(settings.min_score.to_le_bytes());
+        let mut digests: Vec<Sha> = Vec::with_capacity(turns.len() + 1);
+        for turn in turns {
+            hash.update(turn.called.len().to_le_bytes());
+            for text in std::iter::once(&turn.request).chain(&turn.called) {
+                hash.update(text.len().to_le_bytes());
+                hash.update(text);
+            }
+            digests.push(hash.clone().finalize().into());
+        }
+        let known = {
+            let mut lists = lock(&self.lists);
+            digests.iter().enumerate().rev().find_map(|(at, digest)| Some((at, Arc::clone(lists.get(digest)?))))
+        };
+        let (from, mut list): (usize, Vec<usize>) = match known {
+            Some((at, list)) if at + 1 == turns.len() => return Ok(list),
+            Some((at, list)) => (at + 1, list.to_vec()),
+            None => (0, Vec::new()),
+        };
+        for at in from..turns.len() {
+            let turn = &turns[at];
+            if !turn.request.is_empty() {
+                self.pick(engine, &turns[..=at], settings, &mut list)?;
+            }
+            for name in &turn.called {
+                add(&mut list, self.names.get(name).copied());
+            }
+            lock(&self.lists).put(digests[at], list.as_slice().into());
+        }
+        Ok(list.into())
+    }
+
+    /// Adds what the last of these turns asks for.
+    fn pick(
+        &self,
+        engine: &Engine,
+        turns: &[Turn],
+        settings: &ProxySettings,
+        list: &mut Vec<usize>,
+    ) -> Result<(), Unchanged> {
+        let Some((turn, before)) = turns.split_last() else { return Ok(()) };
+        let earlier: Vec<&str> =
+            before.iter().map(|turn| turn.request.as_str()).filter(|said| !said.is_empty()).collect();
+        let earlier = &earlier[earlier.len().saturating_sub(CONTEXT)..];
+        let query = Query::new(turn.request.as_str()).with_context(earlier);
+        let options = PickOptions {
+            max_candidates: settings.per_turn,
+            // A model that is shown no tool at all cannot even ask for one.
+            min_score: if list.is_empty() { 0.0 } else { settings.min_score },
+            access: Access { allow_unsafe: true, ..Access::default() },
+            ..PickOptions::default()
+        };
+        let selection = engine.pick(&query, &options).map_err(|error| {
+            tracing::warn!(target: "picktools::proxy", %error, "the tools of a request are not narrowed");
+            Unchanged::Failed
+        })?;
+        for pick in selection.picks.iter().chain(&selection.required) {
+            add(list, self.names.get(&pick.tool.name).copied());
+        }
+        Ok(())
+    }
+
+    /// The place of a function among the entries.
+    pub(super) fn place(&self, name: &str) -> Option<usize> {
+        self.names.get(name).copied()
+    }
+
+    /// How many functions there are.
+    pub(super) fn functions(&self) -> usize {
+        self.names.len()
+    }
+}
+
+/// Adds what is not there.
+pub(super) fn add(list: &mut Vec<usize>, place: Option<usize>) {
+    if let Some(place) = place.filter(|place| !list.contains(place)) {
+        list.push(place);
+    }
+}
+
+/// Indexes tools. One whose schema no catalog takes is indexed without it.
+fn engine(tools: Vec<Tool>) -> Result<Engine, Unchanged> {
+    let catalog = Catalog::from_tools(tools.iter().cloned()).or_else(|_| {
+        Catalog::from_tools(tools.into_iter().map(|tool| {
+            let is_taken = Catalog::from_tools([tool.clone()]).is_ok();
+            if is_taken { tool } else { Tool::without_arguments(tool.name, tool.description) }
+        }))
+    });
+    let failed = |error: &dyn std::fmt::Display| {
+        tracing::warn!(target: "picktools::proxy", %error, "the tools of a request cannot be indexed");
+        Unchanged::Tools
+    };
+    Engine::new(catalog.map_err(|error| failed(&error))?).map_err(|error| failed(&error))
+}

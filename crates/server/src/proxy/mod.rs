@@ -1,0 +1,205 @@
+//! The way to models: requests go on to their provider with the tools that they need, and answers come back as they are.
+//!
+//! Nothing of a conversation is kept. What a conversation needs is worked out from its own messages, turn by turn, and each turn
+//! only adds to the list, so that the provider's cache of the prompt stays good: the list of one request is the beginning of
+//! that of the next. What was worked out is remembered by the digest of the messages, for speed alone.
+
+mod api;
+mod forward;
+mod indexed;
+mod members;
+mod narrow;
+mod unchanged;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use tokio::time::timeout;
+
+pub(crate) use self::api::Api;
+use self::forward::{passes, to_provider};
+use self::indexed::IndexedLists;
+use self::narrow::{Narrowed, narrow};
+use self::unchanged::Unchanged;
+use crate::error::GatewayError;
+use crate::guests::{Refused, bearer, only};
+use crate::hub::Hub;
+use crate::metrics::Event;
+use crate::settings::ProxySettings;
+
+/// The header of a key of ours where the client sends one of its provider's besides.
+const KEY: HeaderName = HeaderName::from_static("picktools-key");
+/// Anthropic's header of a key.
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// How long a client may take to send a request.
+const SENDING: Duration = Duration::from_secs(60);
+/// How long a provider may take until it can be spoken with.
+const CONNECTING: Duration = Duration::from_secs(10);
+
+/// The way to models.
+pub(crate) struct Proxy {
+    hub: Arc<Hub>,
+    client: reqwest::Client,
+    lists: IndexedLists,
+}
+
+impl Proxy {
+    pub(crate) fn new(hub: Arc<Hub>) -> Result<Self, GatewayError> {
+        // The provider of the process may be set already, by whoever uses the library.
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECTING)
+            .no_gzip()
+            .no_brotli()
+            .no_deflate()
+            .no_zstd()
+            .build();
+        let client = client.map_err(|error| GatewayError::Client(error.to_string()))?;
+        Ok(Self { hub, client, lists: IndexedLists::new() })
+    }
+
+    /// The key of ours that a request has. Where a provider's key is ours to send, it is where clients put that.
+    pub(crate) fn key<'h>(
+        &self,
+        api: Api,
+        headers: &'h HeaderMap,
+        have_no_keys: bool,
+    ) -> Result<Option<&'h str>, Refused> {
+        if let Some(key) = only(headers, &KEY)? {
+            return Ok(Some(key));
+        }
+        let settings = self.hub.settings();
+        let is_ours = api.provider(&settings.proxy).is_some_and(|provider| provider.key_env.is_some());
+        // Clients always send some key; where there are none, it cannot be a wrong one.
+        if !is_ours || have_no_keys {
+            return Ok(None);
+        }
+        match only(headers, &API_KEY)? {
+            Some(key) => Ok(Some(key)),
+            None => bearer(headers),
+        }
+    }
+
+    /// An answer to a request that is not let in.
+    pub(crate) fn refuse(&self, refused: Refused) -> Response {
+        let problem = problem(refused.status, refused.message);
+        let mut response = refused.into_response();
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        let (head, _) = response.into_parts();
+        let (typed, body) = problem.into_parts();
+        let mut response = Response::from_parts(head, body);
+        response.headers_mut().extend(typed.headers);
+        response
+    }
+
+    /// Passes a request on, and the answer back.
+    pub(crate) async fn pass_on(self: &Arc<Self>, api: Api, request: Request) -> Response {
+        let settings = Arc::clone(&self.hub.settings());
+        let Some(provider) = api.provider(&settings.proxy) else {
+            let message = "no provider is set for this; see `proxy` of the settings";
+            return problem(StatusCode::NOT_FOUND, message);
+        };
+        let key = match &provider.key_env {
+            None => None,
+            Some(name) => match (self.hub.environment)(name).and_then(|key| key.into_string().ok()) {
+                Some(key) if !key.is_empty() => Some(key),
+                _ => {
+                    tracing::error!(target: "picktools::proxy", variable = %name, "the provider's key is not set");
+                    return problem(StatusCode::BAD_GATEWAY, "the key of the provider is not set");
+                }
+            },
+        };
+        let (head, body) = request.into_parts();
+        let body = match timeout(SENDING, axum::body::to_bytes(body, settings.proxy.max_bytes)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(error)) => return too_large_or_broken(&error),
+            Err(_) => return problem(StatusCode::REQUEST_TIMEOUT, "the request took too long to arrive"),
+        };
+        let started = Instant::now();
+        let is_plain = head.headers.get(header::CONTENT_ENCODING).is_none();
+        let narrowed =
+            if is_plain { self.narrow(api, settings.proxy.clone(), body.clone()).await } else { Err(Unchanged::Body) };
+        let ours = started.elapsed();
+        let sent = match &narrowed {
+            Ok(narrowed) => Bytes::from(narrowed.body.clone()),
+            Err(_) => body,
+        };
+        let mut url = format!("{}{}", provider.url.trim_end_matches('/'), api.path());
+        if let Some(query) = head.uri.query() {
+            url.push('?');
+            url.push_str(query);
+        }
+        let request = self.client.post(url).headers(to_provider(&head.headers, api, key.as_deref())).body(sent);
+        let answer = match request.send().await {
+            Ok(answer) => answer,
+            Err(error) => {
+                let error = error.without_url();
+                tracing::warn!(target: "picktools::proxy", error = ?error, "the provider cannot be reached");
+                return problem(StatusCode::BAD_GATEWAY, "the provider cannot be reached");
+            }
+        };
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = answer.status();
+        *response.headers_mut() = passes(answer.headers());
+        self.tell(&narrowed, ours, response.headers_mut());
+        *response.body_mut() = Body::from_stream(answer.bytes_stream());
+        response
+    }
+
+    async fn narrow(self: &Arc<Self>, api: Api, settings: ProxySettings, body: Bytes) -> Result<Narrowed, Unchanged> {
+        let proxy = Arc::clone(self);
+        let narrowed = tokio::task::spawn_blocking(move || narrow(&proxy.lists, api, &settings, &body)).await;
+        narrowed.unwrap_or(Err(Unchanged::Failed))
+    }
+
+    /// Says in headers, and to whoever counts, what became of a request.
+    fn tell(&self, narrowed: &Result<Narrowed, Unchanged>, time: Duration, headers: &mut HeaderMap) {
+        let mut put = |name: &'static str, value: String| {
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                headers.insert(HeaderName::from_static(name), value);
+            }
+        };
+        put("picktools-time-us", time.as_micros().to_string());
+        match narrowed {
+            Ok(narrowed) => {
+                put("picktools-mode", narrowed.mode.name().to_owned());
+                put("picktools-tools", format!("{}/{}", narrowed.shown, narrowed.of));
+                put("picktools-saved-tokens", narrowed.saved.to_string());
+            }
+            Err(why) => put("picktools-unchanged", why.word().to_owned()),
+        }
+        let (saved, unchanged) = match narrowed {
+            Ok(narrowed) => (narrowed.saved, None),
+            Err(why) => (0, Some(why.word())),
+        };
+        self.hub.meter.record(&Event::Model { unchanged, saved, time });
+    }
+}
+
+fn too_large_or_broken(error: &axum::Error) -> Response {
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = cause {
+        if error.is::<http_body_util::LengthLimitError>() {
+            return problem(StatusCode::PAYLOAD_TOO_LARGE, "the request is larger than `proxy.max_bytes`");
+        }
+        cause = error.source();
+    }
+    problem(StatusCode::BAD_REQUEST, "the request broke off")
+}
+
+/// An error of ours: as RFC 9457 has it, with what clients of either provider look for.
+fn problem(status: StatusCode, message: &str) -> Response {
+    let title = status.canonical_reason().unwrap_or_default();
+    let body = json!({
+        "type": "error", "title": title, "status": status.as_u16(), "detail": message,
+        "error": {"type": "picktools_error", "message": format!("picktools: {message}")},
+    });
+    let json = HeaderValue::from_static("application/problem+json");
+    (status, [(header::CONTENT_TYPE, json)], body.to_string()).into_response()
+}
