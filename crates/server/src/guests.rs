@@ -107,16 +107,22 @@ impl Refused {
     }
 }
 
-impl IntoResponse for Refused {
-    fn into_response(self) -> Response {
-        let mut response = (self.status, format!("{}\n", self.message)).into_response();
-        let headers = response.headers_mut();
+impl Refused {
+    /// Puts into headers what a client is told to do.
+    pub(crate) fn advise(&self, headers: &mut HeaderMap) {
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if let Some(time) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(time.as_secs().max(1)));
         }
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, format!("{}\n", self.message)).into_response();
+        self.advise(response.headers_mut());
         response
     }
 }

@@ -26,7 +26,7 @@ use crate::guests::{Guest, Guests, Place, Placed, Places, Refused, bearer};
 use crate::handler::{Caller, Handler, SESSION, Sender};
 use crate::hub::Hub;
 use crate::lock::lock;
-use crate::proxy::{Api, Proxy};
+use crate::proxy::{self, Api, Proxy};
 use crate::settings::{DEFAULT_ROLE, Settings};
 use crate::upstream::Owner;
 
@@ -230,7 +230,7 @@ impl ModelDoor {
 async fn model(State(door): State<ModelDoor>, request: Request) -> Response {
     match door.admit(request.headers()) {
         Ok(place) => Placed::answer(door.proxy.pass_on(door.api, request).await, Some(place)),
-        Err(refused) => door.proxy.refuse(refused),
+        Err(refused) => proxy::refuse(&refused),
     }
 }
 

@@ -61,11 +61,11 @@ impl Snapshot {
         let untrusted_sources =
             sent.iter().filter(|sent| sent.rules.untrusted).map(|sent| sent.server.name.clone()).collect();
         let options = CatalogOptions { conflicts: Conflicts::Warn, untrusted_sources, ..CatalogOptions::default() };
-        let (files, held, approvals) = match pins {
+        let Admitted { files, held, approvals } = match pins {
             Some(pins) => judged(&settings, sent, pins, &options)?,
             None => {
                 let files = sent.iter().map(|sent| CatalogFile::of_server(&sent.server.name, &sent.tools));
-                (files.collect(), BTreeSet::new(), None)
+                Admitted { files: files.collect(), ..Admitted::default() }
             }
         };
         let catalog = match files.as_slice() {
@@ -177,13 +177,19 @@ impl View {
     }
 }
 
-/// What upstreams sent, held to what was approved: the files of the catalog, the ids of what waits, and which approvals.
-fn judged(
-    settings: &Settings,
-    sent: &[Sent],
-    pins: &Pins,
-    options: &CatalogOptions,
-) -> Result<(Vec<CatalogFile>, BTreeSet<String>, Option<Stamp>), String> {
+/// What upstreams sent, held to what was approved.
+#[derive(Default)]
+struct Admitted {
+    /// The files of the catalog.
+    files: Vec<CatalogFile>,
+    /// The ids of what waits.
+    held: BTreeSet<String>,
+    /// Which approvals.
+    approvals: Option<Stamp>,
+}
+
+/// Holds what upstreams sent to what was approved.
+fn judged(settings: &Settings, sent: &[Sent], pins: &Pins, options: &CatalogOptions) -> Result<Admitted, String> {
     // Looked through together, as what copies or imitates another is seen beside it; and only where something is new.
     let errors: OnceLock<HashMap<String, Vec<String>>> = OnceLock::new();
     let errors_of = |source: &str, name: &str| {
@@ -201,7 +207,7 @@ fn judged(
         files.push(CatalogFile::of_server(&sent.server.name, &judged.definitions));
         held.extend(judged.held.iter().map(|name| format!("{}/{name}", sent.server.name)));
     }
-    Ok((files, held, approvals))
+    Ok(Admitted { files, held, approvals })
 }
 
 /// What `check` finds wrong with definitions, by `source/tool`.

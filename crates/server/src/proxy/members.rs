@@ -8,6 +8,9 @@ use std::ops::Range;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+/// The most members of an object.
+const MAX_MEMBERS: usize = 1_000;
+
 /// The members of an object, each with the place of its value in the text.
 pub(super) struct Members<'t> {
     text: &'t str,
@@ -73,6 +76,9 @@ impl<'de> Deserialize<'de> for Listed<'de> {
                     if !names.insert(name.clone()) {
                         return Err(A::Error::custom("a name stands twice in an object"));
                     }
+                    if members.len() == MAX_MEMBERS {
+                        return Err(A::Error::custom("an object has too many members"));
+                    }
                     members.push((name, value));
                 }
                 Ok(Listed(members))
@@ -101,5 +107,7 @@ mod tests {
         for text in ["", "[]", "{\"a\":1,\"a\":2}", "{\"a\":1,\"\\u0061\":2}", "{\"a\":1} x", "{\"a\":}", "null"] {
             assert!(Members::read(text).is_err(), "{text}");
         }
+        let many: Vec<String> = (0..=MAX_MEMBERS).map(|number| format!("\"{number}\":0")).collect();
+        assert!(Members::read(&format!("{{{}}}", many.join(","))).is_err());
     }
 }

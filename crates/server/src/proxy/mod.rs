@@ -11,7 +11,7 @@ mod members;
 mod narrow;
 mod unchanged;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
@@ -29,6 +29,7 @@ use self::unchanged::Unchanged;
 use crate::error::GatewayError;
 use crate::guests::{Refused, bearer, only};
 use crate::hub::Hub;
+use crate::lock::lock;
 use crate::metrics::Event;
 use crate::settings::ProxySettings;
 
@@ -36,6 +37,8 @@ use crate::settings::ProxySettings;
 const KEY: HeaderName = HeaderName::from_static("picktools-key");
 /// Anthropic's header of a key.
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// Requests with more bytes are large.
+const LARGE: usize = 1 << 20;
 /// How long a client may take to send a request.
 const SENDING: Duration = Duration::from_secs(60);
 /// How long a provider may take until it can be spoken with.
@@ -46,6 +49,8 @@ pub(crate) struct Proxy {
     hub: Arc<Hub>,
     client: reqwest::Client,
     lists: IndexedLists,
+    /// Large requests are read one at a time: read, they take many times their size.
+    large: Mutex<()>,
 }
 
 impl Proxy {
@@ -61,7 +66,7 @@ impl Proxy {
             .no_zstd()
             .build();
         let client = client.map_err(|error| GatewayError::Client(error.to_string()))?;
-        Ok(Self { hub, client, lists: IndexedLists::new() })
+        Ok(Self { hub, client, lists: IndexedLists::new(), large: Mutex::default() })
     }
 
     /// The key of ours that a request has. Where a provider's key is ours to send, it is where clients put that.
@@ -84,18 +89,6 @@ impl Proxy {
             Some(key) => Ok(Some(key)),
             None => bearer(headers),
         }
-    }
-
-    /// An answer to a request that is not let in.
-    pub(crate) fn refuse(&self, refused: Refused) -> Response {
-        let problem = problem(refused.status, refused.message);
-        let mut response = refused.into_response();
-        response.headers_mut().remove(header::CONTENT_LENGTH);
-        let (head, _) = response.into_parts();
-        let (typed, body) = problem.into_parts();
-        let mut response = Response::from_parts(head, body);
-        response.headers_mut().extend(typed.headers);
-        response
     }
 
     /// Passes a request on, and the answer back.
@@ -154,8 +147,11 @@ impl Proxy {
 
     async fn narrow(self: &Arc<Self>, api: Api, settings: ProxySettings, body: Bytes) -> Result<Narrowed, Unchanged> {
         let proxy = Arc::clone(self);
-        let narrowed = tokio::task::spawn_blocking(move || narrow(&proxy.lists, api, &settings, &body)).await;
-        narrowed.unwrap_or(Err(Unchanged::Failed))
+        let narrowed = tokio::task::spawn_blocking(move || {
+            let _one = (body.len() > LARGE).then(|| lock(&proxy.large));
+            narrow(&proxy.lists, api, &settings, &body)
+        });
+        narrowed.await.unwrap_or(Err(Unchanged::Failed))
     }
 
     /// Says in headers, and to whoever counts, what became of a request.
@@ -191,6 +187,13 @@ fn too_large_or_broken(error: &axum::Error) -> Response {
         cause = error.source();
     }
     problem(StatusCode::BAD_REQUEST, "the request broke off")
+}
+
+/// An answer to a request that is not let in.
+pub(crate) fn refuse(refused: &Refused) -> Response {
+    let mut response = problem(refused.status, refused.message);
+    refused.advise(response.headers_mut());
+    response
 }
 
 /// An error of ours: as RFC 9457 has it, with what clients of either provider look for.
