@@ -228,3 +228,67 @@ fn engine(tools: Vec<Tool>) -> Result<Engine, Unchanged> {
     };
     Engine::new(catalog.map_err(|error| failed(&error))?).map_err(|error| failed(&error))
 }
+
+#[cfg(test)]
+mod tests {
+    use picktools::provider::turns;
+    use serde_json::json;
+
+    use super::*;
+
+    fn tools() -> String {
+        let subjects = ["email", "invoice", "weather", "calendar", "photo", "flight", "ticket", "repository"];
+        let verbs = [("send", "Sends"), ("find", "Finds"), ("delete", "Deletes")];
+        let tools: Vec<Value> = subjects
+            .iter()
+            .flat_map(|subject| verbs.map(|(verb, does)| (format!("{verb}_{subject}"), format!("{does} the {subject}"))))
+            .map(|(name, description)| json!({"type": "function", "function": {"name": name, "description": description}}))
+            .collect();
+        json!(tools).to_string()
+    }
+
+    #[test]
+    fn a_list_only_grows_and_is_the_same_whether_or_not_it_was_worked_out_before() {
+        let say = |text: &str| json!({"role": "user", "content": text});
+        let call =
+            |name: &str| json!({"role": "assistant", "tool_calls": [{"function": {"name": name}}], "content": null});
+        let talk = [
+            call("find_ticket"),
+            say("will the weather hold for the flight?"),
+            call("find_weather"),
+            call("no_such_tool"),
+            say("hm"),
+            say("then send the invoice by email"),
+            call("delete_photo"),
+            say("and delete the repository"),
+        ];
+        let settings = ProxySettings { per_turn: 3, ..ProxySettings::default() };
+        let text = tools();
+        let kept = IndexedLists::new();
+        let list = |lists: &IndexedLists, talk: &[Value]| {
+            let turns = turns(&json!(talk)).expect("a transcript");
+            lists.get(Api::Chat, 16, &text).expect("tools").list(&turns, &settings).expect("a list").to_vec()
+        };
+        let mut before: Vec<usize> = Vec::new();
+        for end in 1..=talk.len() {
+            let now = list(&kept, &talk[..end]);
+            assert!(now.starts_with(&before), "{before:?} {now:?}");
+            assert_eq!(now, list(&IndexedLists::new(), &talk[..end]), "what is remembered changes nothing");
+            before = now;
+        }
+        assert!(before.len() < 24, "{before:?}");
+    }
+
+    #[test]
+    fn a_schema_that_no_catalog_takes_does_not_keep_the_others_from_being_picked() {
+        let mut tools: Vec<Value> = serde_json::from_str(&tools()).expect("JSON");
+        tools[0]["function"]["parameters"] =
+            json!({"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:1/"}}});
+        tools[1]["function"]["parameters"] = json!({"type": "nonsense"});
+        let lists = IndexedLists::new();
+        let indexed = lists.get(Api::Chat, 16, &json!(tools).to_string()).expect("tools");
+        let turns = turns(&json!([{"role": "user", "content": "send the email"}])).expect("a transcript");
+        let list = indexed.list(&turns, &ProxySettings::default()).expect("a list");
+        assert_eq!(list.first(), Some(&0));
+    }
+}

@@ -116,11 +116,11 @@ impl Proxy {
         };
         let started = Instant::now();
         let is_plain = head.headers.get(header::CONTENT_ENCODING).is_none();
-        let narrowed =
+        let mut narrowed =
             if is_plain { self.narrow(api, settings.proxy.clone(), body.clone()).await } else { Err(Unchanged::Body) };
         let ours = started.elapsed();
-        let sent = match &narrowed {
-            Ok(narrowed) => Bytes::from(narrowed.body.clone()),
+        let sent = match &mut narrowed {
+            Ok(narrowed) => Bytes::from(std::mem::take(&mut narrowed.body)),
             Err(_) => body,
         };
         let mut url = format!("{}{}", provider.url.trim_end_matches('/'), api.path());
