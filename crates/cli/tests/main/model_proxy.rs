@@ -253,8 +253,12 @@ fn answers_come_back_byte_for_byte() {
         let (through, ended) = unchunked(&send(serving.address, "/v1/chat/completions", &[], &body));
         let sent = provider.sent().remove(0)["body"].as_str().expect("a body").to_owned();
         let (expected, expected_end) = unchunked(&send(straight, "/v1/chat/completions", &[], &sent));
-        assert_eq!((through, ended), (expected, expected_end), "{said}");
-        assert_eq!(ended, said != "broken", "a stream that breaks off does not seem to have ended");
+        if said == "broken" {
+            assert!(!ended && !expected_end, "a stream that breaks off does not seem to have ended");
+            assert!(expected.starts_with(&through) && through.contains("comment"), "{through:?} {expected:?}");
+        } else {
+            assert_eq!((through, ended), (expected, expected_end), "{said}");
+        }
         provider.sent();
     }
     let answer = serving.raw("POST", "/v1/chat/completions", &[], &asked("fault", &json!({})).to_string());

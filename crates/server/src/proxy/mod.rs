@@ -18,6 +18,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -141,7 +142,14 @@ impl Proxy {
         *response.status_mut() = answer.status();
         *response.headers_mut() = passes(answer.headers());
         self.tell(&narrowed, ours, response.headers_mut());
-        *response.body_mut() = Body::from_stream(answer.bytes_stream());
+        // What came before a stream breaks off is sent before ours does.
+        let parts = answer.bytes_stream().then(|part| async move {
+            if part.is_err() {
+                tokio::task::yield_now().await;
+            }
+            part
+        });
+        *response.body_mut() = Body::from_stream(parts);
         response
     }
 
