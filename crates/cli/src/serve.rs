@@ -32,11 +32,10 @@ pub(super) struct ServeCommand {
     /// Serve other machines without TLS, where something before this speaks TLS.
     #[arg(long, conflicts_with = "tls_cert", help_heading = heading::GATEWAY)]
     plain_http: bool,
-    /// Narrow the tools of requests to models that speak as OpenAI does, and pass them on to this address, such as
-    /// https://api.openai.com/v1.
+    /// Pass requests to models that speak as OpenAI does on to this address, with the tools that they need (docs/proxy.md).
     #[arg(long, value_name = "URL", help_heading = heading::GATEWAY)]
     openai_url: Option<String>,
-    /// Likewise for models that speak as Anthropic's do, such as https://api.anthropic.com/v1.
+    /// Likewise for models that speak as Anthropic's do.
     #[arg(long, value_name = "URL", help_heading = heading::GATEWAY)]
     anthropic_url: Option<String>,
     /// Print a new key and the entry for the settings, and serve nothing.
