@@ -342,6 +342,10 @@ impl Settings {
             // A file that is being written is empty for a moment, and must not be taken for one that has no keys.
             return Err(SettingsError("the settings are empty; write {} where nothing is to be said".to_owned()));
         }
+        if !value.is_object() {
+            // A list would be read as members that are left out.
+            return Err(SettingsError("the settings are no object: {…}".to_owned()));
+        }
         let settings: Self = serde_json::from_value(value).map_err(|error| SettingsError(format!("{error}")))?;
         settings.check()?;
         Ok(settings)
