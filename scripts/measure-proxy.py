@@ -124,7 +124,6 @@ def overhead(proxy, program):
     inside = []
     for number in range(330):
         messages = said[number % len(said)] + [{"role": "user", "content": f"and number {number}"}]
-        narrowed = None
         body = json.dumps({"model": "m", "messages": messages, "tools": many}, separators=(",", ":"))
         # The provider reads what it is sent: straight it gets what the proxy would send, so that the difference is the proxy's.
         for way in ("through", "straight"):

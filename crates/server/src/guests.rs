@@ -87,6 +87,13 @@ impl Guest {
             expires: key.expires,
         }))
     }
+
+    /// Counts a request, if this guest may send one now.
+    pub(crate) fn count(&self) -> Result<(), Refused> {
+        let message = "this key has sent too many requests";
+        let taken = lock(&self.bucket).take(Instant::now());
+        taken.map_err(|time| Refused::later(StatusCode::TOO_MANY_REQUESTS, message, time))
+    }
 }
 
 /// A request that is not let in.
@@ -105,9 +112,7 @@ impl Refused {
     pub(crate) fn later(status: StatusCode, message: &'static str, time: Duration) -> Self {
         Self { status, message, retry_after: Some(time) }
     }
-}
 
-impl Refused {
     /// Puts into headers what a client is told to do.
     pub(crate) fn advise(&self, headers: &mut HeaderMap) {
         if self.status == StatusCode::UNAUTHORIZED {
@@ -219,15 +224,6 @@ impl Places {
         let all = Arc::clone(&self.0).try_acquire_owned();
         let all = all.map_err(|_| Refused::later(StatusCode::SERVICE_UNAVAILABLE, "too many requests", soon))?;
         Ok(Place { _own: own, _all: all })
-    }
-}
-
-impl Guest {
-    /// Counts a request, if this guest may send one now.
-    pub(crate) fn count(&self) -> Result<(), Refused> {
-        let message = "this key has sent too many requests";
-        let taken = lock(&self.bucket).take(Instant::now());
-        taken.map_err(|time| Refused::later(StatusCode::TOO_MANY_REQUESTS, message, time))
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -74,12 +74,11 @@ struct Pages {
 impl Pages {
     /// Refuses what a browser sends for a page of somebody else: under another name of this machine, or from another origin.
     fn check(&self, headers: &HeaderMap) -> Result<(), Refused> {
-        let text = |name| headers.get(name).map(|value: &axum::http::HeaderValue| value.to_str().unwrap_or_default());
+        let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
         let host = text(header::HOST).unwrap_or_default();
         let named = |known: &String| {
-            let rest =
-                host.get(..known.len()).filter(|start| start.eq_ignore_ascii_case(known)).map(|_| &host[known.len()..]);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+            let (name, port) = host.split_at_checked(known.len()).unwrap_or_default();
+            name.eq_ignore_ascii_case(known) && (port.is_empty() || port.starts_with(':'))
         };
         if headers.get_all(header::HOST).iter().count() != 1 || !self.hosts.iter().any(named) {
             return Err(Refused::new(StatusCode::FORBIDDEN, "this machine is not known by that Host; see http.hosts"));

@@ -159,11 +159,6 @@ impl Pins {
         SharedFile::open(folder.into(), "pins.json", VERSION, REMEDY).map(Self)
     }
 
-    /// Returns the file that holds them.
-    pub fn path(&self) -> PathBuf {
-        self.0.path()
-    }
-
     /// Returns what waits, by `source/tool`.
     ///
     /// # Errors

@@ -55,18 +55,9 @@ impl Serving {
 
     /// Sends a request as it stands, and returns status, head and body.
     pub(crate) fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
-        let mut stream = TcpStream::connect(self.address).expect("it listens");
-        stream.set_read_timeout(Some(Duration::from_secs(40))).expect("a limit");
-        let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
-        if headers.iter().all(|(name, _)| *name != "Host") {
-            head.push_str(&format!("Host: {}\r\n", self.address));
-        }
-        for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        stream.write_all(format!("{head}\r\n{body}").as_bytes()).expect("it is read");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers");
+        let (answer, ended) = send(self.address, method, path, headers, body);
+        ended.expect("it answers");
+        let answer = String::from_utf8(answer).expect("UTF-8");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
         Answer { status, head: head.to_owned(), body: body.to_owned() }
@@ -90,6 +81,29 @@ impl Serving {
         session.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         session
     }
+}
+
+/// Sends a request as it stands, and returns what came as the answer, and whether it came whole.
+pub(crate) fn send(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> (Vec<u8>, std::io::Result<usize>) {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(40))).expect("a limit");
+    let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+    if headers.iter().all(|(name, _)| *name != "Host") {
+        head.push_str(&format!("Host: {address}\r\n"));
+    }
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    stream.write_all(format!("{head}\r\n{body}").as_bytes()).expect("it is read");
+    let mut answer = Vec::new();
+    let ended = stream.read_to_end(&mut answer);
+    (answer, ended)
 }
 
 impl Drop for Serving {

@@ -1,17 +1,16 @@
 //! The way to models: official clients, a provider of the tests behind it, and requests that are not what they should be.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::cli::{picktools, stderr, stdout};
 use crate::gateway::{Place, gateway_program};
-use crate::gateway_http::{Answer, Serving, digest};
+use crate::gateway_http::{Answer, Serving, digest, send};
 use crate::mcp_servers::installed;
 use crate::support::root;
 
@@ -204,21 +203,6 @@ fn where_tools_can_wait_for_a_search_none_is_missing() {
     only_grow(&shown, names(&all).len());
 }
 
-/// Sends a request as it stands, and returns the answer as it comes.
-fn send(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).expect("it listens");
-    stream.set_read_timeout(Some(Duration::from_secs(40))).expect("a limit");
-    let mut head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
-    for (name, value) in headers.iter().chain(&[("Content-Length", body.len().to_string().as_str())]) {
-        head.push_str(&format!("{name}: {value}\r\n"));
-    }
-    stream.write_all(format!("{head}\r\n{body}").as_bytes()).expect("it is read");
-    let mut answer = Vec::new();
-    // Where the other side breaks off, what came until then is the answer.
-    drop(stream.read_to_end(&mut answer));
-    answer
-}
-
 /// The text of chunks, and whether they have come to their end.
 fn unchunked(answer: &[u8]) -> (String, bool) {
     let text = String::from_utf8(answer.to_vec()).expect("UTF-8");
@@ -250,9 +234,9 @@ fn answers_come_back_byte_for_byte() {
     let straight = SocketAddr::from(([127, 0, 0, 1], provider.port));
     for said in [TURNS[0].0, "slow", "broken"] {
         let body = asked(said, &json!({"stream": true})).to_string();
-        let (through, ended) = unchunked(&send(serving.address, "/v1/chat/completions", &[], &body));
+        let (through, ended) = unchunked(&send(serving.address, "POST", "/v1/chat/completions", &[], &body).0);
         let sent = provider.sent().remove(0)["body"].as_str().expect("a body").to_owned();
-        let (expected, expected_end) = unchunked(&send(straight, "/v1/chat/completions", &[], &sent));
+        let (expected, expected_end) = unchunked(&send(straight, "POST", "/v1/chat/completions", &[], &sent).0);
         if said == "broken" {
             assert!(!ended && !expected_end, "a stream that breaks off does not seem to have ended");
             assert!(expected.starts_with(&through) && through.contains("comment"), "{through:?} {expected:?}");

@@ -7,7 +7,7 @@ use super::members::Members;
 use super::unchanged::Unchanged;
 use crate::settings::{ProviderSettings, ProxySettings};
 
-/// The most messages of a conversation that is narrowed.
+/// The most messages of a conversation that is narrowed; [`turns`] reads some more, so that it reads all.
 const MAX_MESSAGES: usize = 4_000;
 /// The most requests of a conversation that is narrowed.
 const MAX_TURNS: usize = 512;
@@ -119,7 +119,7 @@ impl Api {
         })
     }
 
-    /// OpenAI's choice among some of the tools. `entries` are those of `tools`, `names` what functions are called.
+    /// OpenAI's choice among some of the tools: what functions are called, and the entries as they came.
     pub(super) fn allowed<'t>(self, mode: &str, tools: impl Iterator<Item = (Option<&'t str>, &'t str)>) -> String {
         let tools: Vec<Value> = tools
             .map(|(name, entry)| match (self, name) {

@@ -24,8 +24,6 @@ const MAX_TOOLS: usize = 10_000;
 const MAX_INDEXED: usize = 20_000;
 /// How many lists that were made for conversations are kept for each list of tools.
 const MAX_LISTS: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not 0");
-/// How many of the user's earlier messages go with a request.
-const CONTEXT: usize = 4;
 
 type Sha = [u8; 32];
 
@@ -40,8 +38,7 @@ pub(super) struct Indexed {
     pub(super) entries: Vec<Entry>,
     /// The places of functions among the entries, by name.
     names: HashMap<String, usize>,
-    /// `None` where there are too few.
-    engine: Option<Engine>,
+    engine: Engine,
     /// What a choice was made for, by the digest of a conversation so far.
     lists: Mutex<LruCache<Sha, Arc<[usize]>>>,
 }
@@ -119,11 +116,12 @@ impl Indexed {
             }
             entries.push(Entry { place: place(text, raw), name, cached, defers, tokens: 0 });
         }
-        let engine = if tools.len() < from { None } else { Some(engine(tools)?) };
-        if engine.is_some() {
-            for entry in &mut entries {
-                entry.tokens = Tokenizer::O200k.count(&text[entry.place.clone()]);
-            }
+        if tools.len() < from {
+            return Err(Unchanged::FewTools);
+        }
+        let engine = engine(tools)?;
+        for entry in &mut entries {
+            entry.tokens = Tokenizer::O200k.count(&text[entry.place.clone()]);
         }
         Ok(Self { entries, names, engine, lists: Mutex::new(LruCache::new(MAX_LISTS)) })
     }
@@ -131,11 +129,10 @@ impl Indexed {
     /// Which functions a conversation has needed so far, in the order in which it came to need them. What it is for the
     /// beginning of a conversation is the beginning of what it is for the whole, so that a list only grows.
     pub(super) fn list(&self, turns: &[Turn], settings: &ProxySettings) -> Result<Arc<[usize]>, Unchanged> {
-        let engine = self.engine.as_ref().ok_or(Unchanged::FewTools)?;
         let mut hash = Sha256::new();
         hash.update(settings.per_turn.to_le_bytes());
         hash.update(settings.min_score.to_le_bytes());
-        let mut digests: Vec<Sha> = Vec::with_capacity(turns.len() + 1);
+        let mut digests: Vec<Sha> = Vec::with_capacity(turns.len());
         for turn in turns {
             hash.update(turn.called.len().to_le_bytes());
             for text in std::iter::once(&turn.request).chain(&turn.called) {
@@ -156,10 +153,10 @@ impl Indexed {
         for at in from..turns.len() {
             let turn = &turns[at];
             if !turn.request.is_empty() {
-                self.pick(engine, &turns[..=at], settings, &mut list)?;
+                self.pick(&turns[..=at], settings, &mut list)?;
             }
             for name in &turn.called {
-                add(&mut list, self.names.get(name).copied());
+                add(&mut list, self.place(name));
             }
             lock(&self.lists).put(digests[at], list.as_slice().into());
         }
@@ -167,18 +164,11 @@ impl Indexed {
     }
 
     /// Adds what the last of these turns asks for.
-    fn pick(
-        &self,
-        engine: &Engine,
-        turns: &[Turn],
-        settings: &ProxySettings,
-        list: &mut Vec<usize>,
-    ) -> Result<(), Unchanged> {
+    fn pick(&self, turns: &[Turn], settings: &ProxySettings, list: &mut Vec<usize>) -> Result<(), Unchanged> {
         let Some((turn, before)) = turns.split_last() else { return Ok(()) };
         let earlier: Vec<&str> =
             before.iter().map(|turn| turn.request.as_str()).filter(|said| !said.is_empty()).collect();
-        let earlier = &earlier[earlier.len().saturating_sub(CONTEXT)..];
-        let query = Query::new(turn.request.as_str()).with_context(earlier);
+        let query = Query::new(turn.request.as_str()).with_context(&earlier);
         let options = PickOptions {
             max_candidates: settings.per_turn,
             // A model that is shown no tool at all cannot even ask for one.
@@ -186,12 +176,12 @@ impl Indexed {
             access: Access { allow_unsafe: true, ..Access::default() },
             ..PickOptions::default()
         };
-        let selection = engine.pick(&query, &options).map_err(|error| {
+        let selection = self.engine.pick(&query, &options).map_err(|error| {
             tracing::warn!(target: "picktools::proxy", %error, "the tools of a request are not narrowed");
             Unchanged::Failed
         })?;
         for pick in selection.picks.iter().chain(&selection.required) {
-            add(list, self.names.get(&pick.tool.name).copied());
+            add(list, self.place(&pick.tool.name));
         }
         Ok(())
     }

@@ -82,7 +82,7 @@ impl Proxy {
         }
         let settings = self.hub.settings();
         let is_ours = api.provider(&settings.proxy).is_some_and(|provider| provider.key_env.is_some());
-        // Clients always send some key; where there are none, it cannot be a wrong one.
+        // Clients of a provider always send some key; without keys of ours it is not one that could be wrong.
         if !is_ours || have_no_keys {
             return Ok(None);
         }

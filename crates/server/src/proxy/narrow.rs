@@ -50,9 +50,6 @@ pub(super) fn narrow(
         return Err(Unchanged::Choice);
     }
     let indexed = lists.get(api, settings.from_tools, tools)?;
-    if indexed.functions() < settings.from_tools {
-        return Err(Unchanged::FewTools);
-    }
     if indexed.entries.iter().any(|entry| entry.defers) {
         return Err(Unchanged::Choice);
     }
