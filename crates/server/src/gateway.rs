@@ -15,10 +15,12 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::calls::Caller;
 use crate::error::GatewayError;
-use crate::handler::{Caller, Handler};
+use crate::handler::Handler;
 use crate::http::{self, Door, Http};
 use crate::hub::Hub;
+use crate::journal::Journal;
 use crate::listener::Asks;
 use crate::lock::lock;
 use crate::metrics::Meter;
@@ -136,6 +138,7 @@ impl Gateway {
             queue,
             share,
             meter,
+            journal: Journal::new(),
             environment,
         });
         let (tell, heard) = mpsc::channel(64);
@@ -213,7 +216,7 @@ impl Gateway {
     ///
     /// [`GatewayError::Client`] when it says what cannot be understood before hands are shaken.
     pub async fn serve_stdio(&self) -> Result<(), GatewayError> {
-        let caller = Caller { role: DEFAULT_ROLE.into(), owner: Owner("client".into()) };
+        let caller = Caller { role: DEFAULT_ROLE.into(), key: "client".into(), owner: Owner("client".into()) };
         let handler = Handler::new(Arc::clone(&self.hub), caller);
         let failed = |error: &dyn fmt::Display| GatewayError::Client(error.to_string());
         let service = serve_server(handler, stdio_pipes()).await.map_err(|error| failed(&error))?;

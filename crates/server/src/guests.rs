@@ -96,6 +96,13 @@ impl Guest {
     }
 }
 
+/// Who sent a request over HTTP: found among its parts.
+#[derive(Clone)]
+pub(crate) struct Sender {
+    pub(crate) role: Arc<str>,
+    pub(crate) key: Arc<str>,
+}
+
 /// A request that is not let in.
 #[derive(Debug)]
 pub(crate) struct Refused {

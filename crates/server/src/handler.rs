@@ -6,13 +6,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use picktools::Tool as CatalogTool;
-use picktools::call::{ApprovalError, ApprovalQueue, Hydrated, PendingCall, ValidCall};
 use picktools::provider::{Arguments, Tokenizer, ToolCall};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, ContentBlock,
-    ElicitRequest, Extensions, GetPromptRequestParams, GetPromptResponse, Implementation, InputRequest, InputRequests,
-    InputRequiredResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    LoggingLevel, MetaObject, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    Extensions, GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, MetaObject,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
     ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
     SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
@@ -23,22 +22,21 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use crate::calls::{Caller, Calling, FIRST};
 use crate::carried::{self, Carried, Listed};
 use crate::front::{self, CALL, DESCRIBE, SEARCH};
+use crate::guests::Sender;
 use crate::hub::Hub;
 use crate::lock::lock;
 use crate::metrics::Event;
 use crate::refusal::{Code, Refusal};
-use crate::relay::{self, Asked, Confirmation, confirm, decide};
-use crate::results;
-use crate::rounds::{Again, Awaits};
-use crate::settings::{Mode, Names, Share, Unsafe};
+use crate::relay;
+use crate::rounds::Again;
+use crate::settings::{Mode, Names, Share};
 use crate::snapshot::{Snapshot, View};
 use crate::tolerance;
 use crate::upstream::{Owner, Upstream};
 
-/// How long a first list waits for upstreams that have not said anything yet.
-const FIRST: Duration = Duration::from_secs(20);
 /// The most tools that join a dynamic list.
 const MAX_JOINED: usize = 64;
 /// How many tools stand on a page.
@@ -52,23 +50,6 @@ const PASS_THROUGH_TOKENS: usize = 4_000;
 
 /// The header that names a session.
 pub(crate) const SESSION: &str = "mcp-session-id";
-
-/// Under which name a client is asked whether a call may run.
-const CONFIRM: &str = "run";
-
-/// Who sent a request over HTTP: found among its parts.
-#[derive(Clone)]
-pub(crate) struct Sender {
-    pub(crate) role: Arc<str>,
-    pub(crate) key: Arc<str>,
-}
-
-/// Who calls.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Caller {
-    pub(crate) role: Arc<str>,
-    pub(crate) owner: Owner,
-}
 
 /// One client.
 #[derive(Clone)]
@@ -141,7 +122,7 @@ impl Handler {
             true => self.session.caller.owner.clone(),
             false => Owner(format!("key {}", sender.key).into()),
         };
-        Caller { role: Arc::clone(&sender.role), owner }
+        Caller { role: Arc::clone(&sender.role), key: Arc::clone(&sender.key), owner }
     }
 
     /// What the client is shown: decided when it first asks, and then kept.
@@ -244,7 +225,7 @@ impl Handler {
         Ok(result.into())
     }
 
-    /// Runs a tool, and tells how that went.
+    /// Runs a tool, and lists it from now on.
     async fn run(
         &self,
         snapshot: Arc<Snapshot>,
@@ -253,109 +234,17 @@ impl Handler {
         again: Again,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, Refusal> {
-        let started = Instant::now();
-        let tool = view.tool_of(&call.name).ok().cloned();
-        let outcome = self.carry_out(snapshot, view, call, again, context).await;
-        if let Some(tool) = tool {
-            let (upstream, code) = (tool.source.as_deref().unwrap_or_default(), outcome.as_ref().err());
-            let code = code.map(|refusal| refusal.code.name());
-            self.gateway.meter.record(&Event::Call { upstream, tool: &tool.id, code, time: started.elapsed() });
-        }
-        outcome
-    }
-
-    /// Runs a tool of an upstream: known today, called by a name of its own, held to its definition, and confirmed.
-    async fn carry_out(
-        &self,
-        mut snapshot: Arc<Snapshot>,
-        mut view: Arc<View>,
-        mut call: ToolCall,
-        again: Again,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, Refusal> {
-        let requested = call.name.clone();
-        let refused = |error| Refusal::of(error, &requested);
-        let source = view.tool_of(&call.name).map_err(refused)?.source.clone().unwrap_or_default();
-        let Some(upstream) = self.gateway.upstream(&source) else {
-            return Err(Refusal::new(Code::UpstreamDown, format!("the server {source:?} is not there")));
-        };
-        let caller = self.caller(context);
-        if self.gateway.asked(&upstream, FIRST).await? {
-            snapshot = self.gateway.snapshot();
-            view = snapshot.view(&caller.role)?;
-        }
-        let tool = view.tool_of(&call.name).map_err(refused)?;
-        let name = tolerance::without_prefix(&call.name);
-        // A name that was shown stays as it is.
-        call.name = if view.hydrator.tool_of(name).is_ok() { name.to_owned() } else { tool.id.clone() };
-        let (call, must_ask) = match view.hydrator.hydrate(&call).map_err(refused)? {
-            Hydrated::Ready(call) => {
-                let must_ask = call.tool().is_unsafe() && view.marked_unsafe == Unsafe::Confirm;
-                (call, must_ask)
-            }
-            Hydrated::NeedsApproval(pending) => (released(pending)?, true),
-        };
-        let awaited = again.state.as_ref().and_then(|state| self.gateway.rounds.take(&caller.owner, &call, state));
-        if again.state.is_some() && awaited.is_none() {
-            let message = "the call does not wait for an answer, or another one does; call it anew";
-            return Err(Refusal::new(Code::NotConfirmed, message));
-        }
-        if must_ask && !matches!(awaited, Some(Awaits::Upstream(_))) {
-            let answer = again.answers.get(CONFIRM).filter(|_| awaited == Some(Awaits::Confirmation));
-            match confirm(&call, answer, context).await? {
-                Confirmation::Given => {}
-                Confirmation::ByOperator => decide(self.gateway.queue.as_ref(), &caller.owner, &call).await?,
-                Confirmation::Later(request) => {
-                    let request = InputRequest::Elicitation(ElicitRequest::new(*request));
-                    let requests = [(CONFIRM.to_owned(), request)].into();
-                    return self.ask_later(&caller.owner, &call, requests, Awaits::Confirmation);
-                }
-            }
-        }
-        let asked = Asked {
-            upstream: &upstream,
-            tool: &call.tool().name,
-            arguments: call.arguments().as_object().cloned().unwrap_or_default(),
-            owner: &caller.owner,
-            share: upstream.rules.share.unwrap_or(self.gateway.share()),
+        let calling = Calling {
+            gateway: &self.gateway,
+            caller: &self.caller(context),
             level: self.level(context),
-            again: match awaited {
-                Some(Awaits::Upstream(state)) => Again { answers: again.answers, state },
-                _ => Again::default(),
-            },
-            context,
+            context: Some(context),
         };
-        let mut result = match asked.relay().await? {
-            CallToolResponse::Complete(result) => result,
-            CallToolResponse::InputRequired(asked) => {
-                let requests = relay::named(asked.input_requests.unwrap_or_default(), &source, context);
-                let requests = requests.ok_or_else(|| {
-                    let message = format!("{} asks for what this client cannot give", upstream.shown());
-                    Refusal::new(Code::NotCarried, message)
-                })?;
-                return self.ask_later(&caller.owner, &call, requests, Awaits::Upstream(asked.request_state));
-            }
-            _ => return Err(Refusal::new(Code::NotCarried, format!("{} made a task of the call", upstream.shown()))),
-        };
-        carried::qualify(&mut result, snapshot.settings.names, &source);
-        results::bound(&mut result, snapshot.settings.results.max_bytes);
-        results::scan(&mut result, upstream.rules.scan, &upstream.shown())?;
-        note(&mut result, &call);
-        self.join(&snapshot, &[Arc::clone(call.tool())], &context.peer);
-        Ok(result.into())
-    }
-
-    /// Has the client find something out and send the call again.
-    fn ask_later(
-        &self,
-        owner: &Owner,
-        call: &ValidCall,
-        requests: InputRequests,
-        awaits: Awaits,
-    ) -> Result<CallToolResponse, Refusal> {
-        let state = self.gateway.rounds.wait(owner, call, awaits);
-        let busy = || Refusal::new(Code::Busy, "too many calls wait for an answer; call again later");
-        Ok(InputRequiredResult::new(Some(requests), Some(state.ok_or_else(busy)?)).into())
+        let ran = calling.run(snapshot, view, call, again).await?;
+        if matches!(ran.response, CallToolResponse::Complete(_)) {
+            self.join(&ran.snapshot, &[ran.tool], &context.peer);
+        }
+        Ok(ran.response)
     }
 
     /// Whether what an upstream says unasked can be meant for this client alone.
@@ -387,7 +276,7 @@ impl Handler {
             upstreams: self.gateway.upstreams().into_iter().filter(|upstream| may_see(&upstream)).collect(),
             owner: caller.owner,
             share: self.gateway.share(),
-            client: relay::client(context),
+            client: relay::client(Some(context)),
         })
     }
 
@@ -446,24 +335,6 @@ fn told_missing(missing: &[String]) -> Option<MetaObject> {
     let mut meta = MetaObject::new();
     meta.0.insert("picktools/missing".to_owned(), json!(missing));
     (!missing.is_empty()).then_some(meta)
-}
-
-/// A call that waits for a person, as one that may be asked about.
-fn released(pending: PendingCall) -> Result<ValidCall, Refusal> {
-    let held = |error: ApprovalError| Refusal::new(Code::NotConfirmed, error.to_string());
-    let (mut queue, now) = (ApprovalQueue::new(Duration::from_secs(60)), Instant::now());
-    let ticket = queue.push(pending, now).map_err(held)?;
-    queue.approve(ticket, now).map_err(held)
-}
-
-/// Notes which tool ran, and how its arguments were mended.
-fn note(result: &mut CallToolResult, call: &ValidCall) {
-    let meta = result.meta.get_or_insert_with(MetaObject::new);
-    meta.0.insert("picktools/tool".to_owned(), json!(call.tool().id));
-    if !call.repaired().is_empty() {
-        let repaired: Vec<String> = call.repaired().iter().map(ToString::to_string).collect();
-        meta.0.insert("picktools/repaired".to_owned(), json!(repaired));
-    }
 }
 
 impl ServerHandler for Handler {

@@ -21,9 +21,10 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::time::sleep;
 
+use crate::calls::Caller;
 use crate::error::GatewayError;
-use crate::guests::{Guest, Guests, Place, Placed, Places, Refused, bearer};
-use crate::handler::{Caller, Handler, SESSION, Sender};
+use crate::guests::{Guest, Guests, Place, Placed, Places, Refused, Sender, bearer};
+use crate::handler::{Handler, SESSION};
 use crate::hub::Hub;
 use crate::lock::lock;
 use crate::proxy::{self, Api, Proxy};
@@ -305,7 +306,7 @@ pub(crate) async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> 
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let owner = Owner(format!("session {number}").into());
-        Ok(Handler::new(Arc::clone(&gateway), Caller { role: DEFAULT_ROLE.into(), owner }))
+        Ok(Handler::new(Arc::clone(&gateway), Caller { role: DEFAULT_ROLE.into(), key: "".into(), owner }))
     };
     let service = StreamableHttpService::new(factory, manager, config);
     let mut app = Router::new()

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
+use crate::journal::Journal;
 use crate::metrics::Meter;
 use crate::queue::CallQueue;
 use crate::refusal::{Code, Refusal};
@@ -34,6 +35,7 @@ pub(crate) struct Hub {
     pub(crate) queue: Option<CallQueue>,
     pub(crate) share: Share,
     pub(crate) meter: Arc<dyn Meter>,
+    pub(crate) journal: Journal,
     pub(crate) environment: Arc<Environment>,
 }
 

@@ -10,8 +10,8 @@ use picktools::runtime::told;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest, CreateMessageRequestParams,
     CreateMessageResult, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, InputRequest,
-    InputRequests, LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion,
-    RequestMetaObject,
+    InputRequests, LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken,
+    ProtocolVersion, RequestMetaObject,
 };
 use rmcp::service::{PeerRequestOptions, RequestContext, ServiceError};
 use rmcp::{ErrorData, RoleServer};
@@ -37,6 +37,9 @@ const MAX_LOG_BYTES: usize = 16 << 10;
 /// What goes on of what a client says beside its request.
 const CARRIED: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 
+/// The request of a client that can be spoken with while it runs.
+pub(crate) type Line<'a> = Option<&'a RequestContext<RoleServer>>;
+
 /// A call, and for whom.
 pub(crate) struct Asked<'a> {
     pub(crate) upstream: &'a Upstream,
@@ -47,7 +50,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) level: Option<LoggingLevel>,
     /// What the upstream asked before, answered.
     pub(crate) again: Again,
-    pub(crate) context: &'a RequestContext<RoleServer>,
+    /// The client's request, where it can be spoken with.
+    pub(crate) context: Line<'a>,
 }
 
 impl Asked<'_> {
@@ -58,14 +62,14 @@ impl Asked<'_> {
         let leased = self.upstream.lease(self.owner, self.share, client(self.context), deadline);
         let mut lease = tokio::select! {
             biased;
-            () = self.context.ct.cancelled() => return Err(cancelled()),
+            () = cancelled_by(self.context) => return Err(cancelled()),
             lease = leased => lease?,
         };
         let mut params = CallToolRequestParams::new(self.tool.to_owned()).with_arguments(self.arguments.clone());
         params.request_state.clone_from(&self.again.state);
         params.input_responses = Some(self.again.answers.clone()).filter(|answers| !answers.is_empty());
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let (tell, wants_progress) = (lease.tell.clone(), self.context.meta.get_progress_token().is_some());
+        let (tell, wants_progress) = (lease.tell.clone(), self.progress_token().is_some());
         let hear = move |said: Said| {
             if wants_progress || !matches!(said, Said::Progress(_)) {
                 // Whoever does not read is told less.
@@ -82,7 +86,7 @@ impl Asked<'_> {
         let answer = loop {
             tokio::select! {
                 biased;
-                () = self.context.ct.cancelled() => return Err(cancelled()),
+                () = cancelled_by(self.context) => return Err(cancelled()),
                 Some(heard) = lease.heard.recv() => self.tell(heard, &mut last, deadline).await,
                 answer = &mut answer => break answer,
                 () = sleep_until(deadline.into()) => {
@@ -118,11 +122,15 @@ impl Asked<'_> {
     fn carried(&self) -> RequestMetaObject {
         let mut meta = RequestMetaObject::new();
         for key in CARRIED {
-            if let Some(value) = self.context.meta.0.0.get(key) {
+            if let Some(value) = self.context.and_then(|context| context.meta.0.0.get(key)) {
                 meta.0.0.insert(key.to_owned(), value.clone());
             }
         }
         meta
+    }
+
+    fn progress_token(&self) -> Option<ProgressToken> {
+        self.context?.meta.get_progress_token()
     }
 
     async fn broke(&self, lease: &mut Lease, error: &ServiceError) -> Refusal {
@@ -142,14 +150,13 @@ impl Asked<'_> {
         match heard {
             Heard::Said(Said::Progress(progress)) => {
                 // It must grow, whatever an upstream sends.
-                let Some(token) = self.context.meta.get_progress_token().filter(|_| progress.progress > *last) else {
-                    return;
-                };
+                let Some(token) = self.progress_token().filter(|_| progress.progress > *last) else { return };
+                let Some(context) = self.context else { return };
                 *last = progress.progress;
                 let mut own = ProgressNotificationParam::new(token, progress.progress);
                 own.total = progress.total;
                 own.message = progress.message.map(|text| marked(&text, MAX_SAID).into_owned());
-                drop(timeout(TELL, self.context.peer.notify_progress(own)).await);
+                drop(timeout(TELL, context.peer.notify_progress(own)).await);
             }
             Heard::Said(Said::Log(message)) => {
                 if self.level.is_some_and(|level| severity(message.level) >= severity(level)) {
@@ -170,6 +177,7 @@ impl Asked<'_> {
     }
 
     async fn log(&self, message: LoggingMessageNotificationParam) {
+        let Some(context) = self.context else { return };
         let source = &self.upstream.server.name;
         let logger = match &message.logger {
             Some(logger) => format!("{source}: {}", marked(logger, 100)),
@@ -183,7 +191,7 @@ impl Asked<'_> {
         };
         let own = LoggingMessageNotificationParam::new(message.level, data).with_logger(logger);
         #[expect(deprecated, reason = "older clients know no other way")]
-        let told = self.context.peer.notify_logging_message(own);
+        let told = context.peer.notify_logging_message(own);
         drop(timeout(TELL, told).await);
     }
 
@@ -194,13 +202,13 @@ impl Asked<'_> {
         deadline: Instant,
     ) -> Result<CreateMessageResult, ErrorData> {
         let refused = |why: &str| Err(ErrorData::invalid_request(why.to_owned(), None));
-        if !asks(self.context).model {
+        let Some(context) = self.context.filter(|_| asks(self.context).model) else {
             return refused("there is no model to ask");
-        }
+        };
         tokio::select! {
             biased;
-            () = self.context.ct.cancelled() => refused("the call was cancelled"),
-            answer = timeout_at(deadline.into(), self.context.peer.create_message(request)) => match answer {
+            () = cancelled_by(self.context) => refused("the call was cancelled"),
+            answer = timeout_at(deadline.into(), context.peer.create_message(request)) => match answer {
                 Ok(Ok(answer)) => Ok(answer),
                 Ok(Err(ServiceError::McpError(error))) => Err(error),
                 _ => refused("the model did not answer"),
@@ -215,37 +223,45 @@ impl Asked<'_> {
         let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request else {
             return declined();
         };
-        if !asks(self.context).person {
-            return declined();
-        }
+        let Some(context) = self.context.filter(|_| asks(self.context).person) else { return declined() };
         let message = format!("[{source}] {}", marked(&message, MAX_SAID));
         let own = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
         tokio::select! {
             biased;
-            () = self.context.ct.cancelled() => declined(),
-            answer = timeout_at(deadline.into(), self.context.peer.create_elicitation(own)) => {
+            () = cancelled_by(self.context) => declined(),
+            answer = timeout_at(deadline.into(), context.peer.create_elicitation(own)) => {
                 answer.ok().and_then(Result::ok).unwrap_or_else(declined)
             }
         }
     }
 }
 
+/// Waits until a client takes a request back; one that cannot be spoken with does so by going away.
+async fn cancelled_by(context: Line<'_>) {
+    match context {
+        Some(context) => context.ct.cancelled().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// What is known of a client.
-pub(crate) fn client(context: &RequestContext<RoleServer>) -> Client {
-    let version = context.protocol_version();
+pub(crate) fn client(context: Line<'_>) -> Client {
+    let version = context.and_then(RequestContext::protocol_version);
     let is_newest = version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
     Client { asks: asks(context), is_newest }
 }
 
 /// What a client can be asked during a call.
-pub(crate) fn asks(context: &RequestContext<RoleServer>) -> Asks {
+pub(crate) fn asks(context: Line<'_>) -> Asks {
+    let Some(context) = context else { return Asks::default() };
     let is_older = context.protocol_version().is_some_and(|version| version < ProtocolVersion::V_2026_07_28);
     let capabilities = context.client_capabilities().filter(|_| is_older).unwrap_or_default();
     Asks { person: capabilities.elicitation.is_some(), model: capabilities.sampling.is_some() }
 }
 
 /// What a client can be asked by a result, which it answers in a later request.
-pub(crate) fn asks_later(context: &RequestContext<RoleServer>) -> Asks {
+pub(crate) fn asks_later(context: Line<'_>) -> Asks {
+    let Some(context) = context else { return Asks::default() };
     let is_newer = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
     let capabilities = context.client_capabilities().filter(|_| is_newer).unwrap_or_default();
     Asks { person: capabilities.elicitation.is_some(), model: capabilities.sampling.is_some() }
@@ -286,7 +302,7 @@ pub(crate) async fn decide(queue: Option<&CallQueue>, owner: &Owner, call: &Vali
 pub(crate) async fn confirm(
     call: &ValidCall,
     answer: Option<&Value>,
-    context: &RequestContext<RoleServer>,
+    context: Line<'_>,
 ) -> Result<Confirmation, Refusal> {
     let id = &call.tool().id;
     let refused = |why: &str| Refusal::new(Code::NotConfirmed, format!("{id} did not run: {why}"));
@@ -309,12 +325,10 @@ pub(crate) async fn confirm(
     if asks_later(context).person {
         return Ok(Confirmation::Later(Box::new(request)));
     }
-    if !asks(context).person {
-        return Ok(Confirmation::ByOperator);
-    }
+    let Some(context) = context.filter(|_| asks(context).person) else { return Ok(Confirmation::ByOperator) };
     let answer = tokio::select! {
         biased;
-        () = context.ct.cancelled() => return Err(Refusal::new(Code::Cancelled, "the call was cancelled")),
+        () = cancelled_by(Some(context)) => return Err(Refusal::new(Code::Cancelled, "the call was cancelled")),
         answer = timeout(ANSWER, context.peer.create_elicitation(request)) => answer,
     };
     match answer {
@@ -333,11 +347,7 @@ fn may_run(answer: &ElicitResult) -> bool {
 }
 
 /// What an upstream asks of a client, with the upstream's name; `None` where the client cannot give all of it.
-pub(crate) fn named(
-    requests: InputRequests,
-    source: &str,
-    context: &RequestContext<RoleServer>,
-) -> Option<InputRequests> {
+pub(crate) fn named(requests: InputRequests, source: &str, context: Line<'_>) -> Option<InputRequests> {
     let asks = asks_later(context);
     let named = |(key, request)| match request {
         InputRequest::Elicitation(mut request) if asks.person => {

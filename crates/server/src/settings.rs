@@ -291,6 +291,8 @@ pub struct Role {
     /// What becomes of calls of tools that are marked unsafe.
     #[serde(rename = "unsafe")]
     pub marked_unsafe: Unsafe,
+    /// Whether its callers see what all do, and decide what waits: the console, metrics, approvals.
+    pub operator: bool,
 }
 
 /// What becomes of calls of tools that are marked unsafe.
