@@ -14,7 +14,7 @@ if ! cmp -s scripts/measure/package-lock.json "$folder/package-lock.json"; then
     (cd "$folder" && npm ci --ignore-scripts --no-audit --no-fund --silent)
 fi
 work=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
 echo '{"names": "bare", "mode": "pass-through"}' >"$work/settings.json"
 
 # suite NAME CONFIGURATION SUITE REVISION

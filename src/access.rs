@@ -47,6 +47,7 @@ pub const MAX_LISTED_INELIGIBLE: usize = 50;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Access {
     /// Whether tools that are marked unsafe are eligible.
@@ -111,6 +112,14 @@ pub enum AccessError {
     /// What is left to spend is not a number.
     #[error("max_cost is not a number; give what is left to spend on one call")]
     InvalidCost,
+    /// A caller asks for what it may not have ([`Access::within`]).
+    #[error("{field} asks for {value:?}, which this caller may not have; leave it out, or ask for less")]
+    NotWithin {
+        /// The field.
+        field: &'static str,
+        /// What is asked for.
+        value: String,
+    },
 }
 
 impl Access {
@@ -122,6 +131,57 @@ impl Access {
     /// was misspelt must not let a tool through.
     pub fn decide(&self, catalog: &Catalog, names: &NameTable) -> Result<Eligibility, AccessError> {
         PolicyTable::new(catalog).decide(catalog, names, self)
+    }
+
+    /// Returns what both this and `limits` allow: `limits` is what the operator allows a caller, and this how much less the caller
+    /// wants. It may leave roles away, and have none that the limits do not have.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError::NotWithin`] for a role, or an execution mode, that the limits do not have, and for sources of which the
+    /// limits allow none.
+    pub fn within(&self, limits: &Self) -> Result<Self, AccessError> {
+        let refuse = |field, value: &str| Err(AccessError::NotWithin { field, value: value.to_owned() });
+        if let Some(role) = self.roles.difference(&limits.roles).next() {
+            return refuse("roles", role);
+        }
+        let execution_mode = match (&self.execution_mode, &limits.execution_mode) {
+            (Some(asked), Some(limit)) if asked != limit => return refuse("execution_mode", asked),
+            (asked, limit) => asked.as_ref().or(limit.as_ref()).cloned(),
+        };
+        let both = |asked: &BTreeSet<String>, limits: &BTreeSet<String>| match (asked.is_empty(), limits.is_empty()) {
+            (true, _) => limits.clone(),
+            (_, true) => asked.clone(),
+            _ => asked.intersection(limits).cloned().collect(),
+        };
+        let allow_sources = both(&self.allow_sources, &limits.allow_sources);
+        if let Some(source) = self.allow_sources.first().filter(|_| allow_sources.is_empty()) {
+            return refuse("allow_sources", source);
+        }
+        let least = |asked: Option<f64>, limit: Option<f64>| match (asked, limit) {
+            // What is no number stays, so that it is refused.
+            (Some(asked), Some(limit)) => Some(if asked < limit || asked.is_nan() { asked } else { limit }),
+            (asked, limit) => asked.or(limit),
+        };
+        let mut quotas = limits.quotas.clone();
+        for (tool, &left) in &self.quotas {
+            let least = quotas.entry(tool.clone()).or_insert(left);
+            *least = left.min(*least);
+        }
+        let all = |asked: &BTreeSet<String>, limits: &BTreeSet<String>| asked.union(limits).cloned().collect();
+        Ok(Self {
+            allow_unsafe: self.allow_unsafe && limits.allow_unsafe,
+            roles: both(&self.roles, &limits.roles),
+            execution_mode,
+            capabilities: all(&self.capabilities, &limits.capabilities),
+            max_cost: least(self.max_cost, limits.max_cost),
+            max_threat_level: [self.max_threat_level, limits.max_threat_level].into_iter().flatten().min(),
+            quotas,
+            allow_sources,
+            deny_sources: all(&self.deny_sources, &limits.deny_sources),
+            exclude: all(&self.exclude, &limits.exclude),
+            quarantine: all(&self.quarantine, &limits.quarantine),
+        })
     }
 
     /// Returns the values that no tool of the catalog has: roles, capabilities, the execution mode and sources. Nothing
@@ -256,6 +316,35 @@ pub(crate) fn named(names: &NameTable, field: &'static str, name: &str) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_caller_gets_no_more_than_the_limits_allow_whatever_it_asks_for() {
+        let read = |text: &str| serde_json::from_str::<Access>(text).expect(text);
+        let limits = read(
+            r#"{"allow_unsafe": false, "roles": ["ops", "dev"], "execution_mode": "read-only", "max_cost": 2,
+                "max_threat_level": "medium", "quotas": {"a": 3}, "allow_sources": ["git", "web"], "exclude": ["b"]}"#,
+        );
+        let nothing = Access::default().within(&limits).expect("it asks for nothing");
+        assert_eq!(nothing, limits, "who says nothing has the limits");
+        let asked = read(
+            r#"{"allow_unsafe": true, "roles": ["dev"], "max_cost": 5, "max_threat_level": "high", "quotas": {"a": 9, "c": 1},
+                "allow_sources": ["web", "mail"], "deny_sources": ["git"], "exclude": ["d"], "capabilities": ["images"]}"#,
+        );
+        let expected = read(
+            r#"{"allow_unsafe": false, "roles": ["dev"], "execution_mode": "read-only", "max_cost": 2,
+                "max_threat_level": "medium", "quotas": {"a": 3, "c": 1}, "allow_sources": ["web"], "deny_sources": ["git"],
+                "exclude": ["b", "d"], "capabilities": ["images"]}"#,
+        );
+        assert_eq!(asked.within(&limits).expect("it is narrower"), expected);
+        for (asked, field) in [
+            (r#"{"roles": ["admin"]}"#, "roles"),
+            (r#"{"execution_mode": "write"}"#, "execution_mode"),
+            (r#"{"allow_sources": ["mail"]}"#, "allow_sources"),
+        ] {
+            let error = read(asked).within(&limits).expect_err(asked);
+            assert!(matches!(error, AccessError::NotWithin { field: of, .. } if of == field), "{asked}: {error}");
+        }
+    }
 
     fn tool(name: &str, change: impl FnOnce(&mut Tool)) -> Tool {
         let mut tool = Tool::without_arguments(name, "");

@@ -20,7 +20,7 @@ use crate::access::Eligibility;
 use crate::embed::{Embedder, ModelKind};
 use crate::ranking::{Candidate, ToolId, top_k};
 use crate::retrieve::Signal;
-use crate::sequences::{Gain, Gains};
+use crate::sequences::{Gain, Gains, Popular};
 
 /// The constant of reciprocal rank fusion unless told otherwise.
 pub const DEFAULT_RRF_K: u32 = 60;
@@ -29,6 +29,7 @@ const CROWD: usize = 10;
 
 /// Which retrievers a pick uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Terms only.
@@ -60,6 +61,7 @@ impl Mode {
 
 /// How signals become one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "method", rename_all = "snake_case", try_from = "FusionForm")]
 pub enum Fusion {
     /// A weighted sum of the signals; the score is an estimated probability of relevance.
@@ -168,6 +170,7 @@ pub(crate) struct Part {
 #[derive(Debug)]
 pub(crate) struct Raised {
     pub(crate) gains: Vec<Gain>,
+    pub(crate) popular: Option<Popular>,
     /// What the gain adds to the value.
     pub(crate) value: f32,
     /// The value without it.
@@ -182,7 +185,7 @@ pub(crate) struct Fused {
     calibration: &'static Calibration,
     near: &'static Evidence,
     values: Vec<f32>,
-    /// What tools have gained by those in use, and what their values were without.
+    /// What tools have gained by those in use and by being called often, and what their values were without.
     pub(crate) gains: BTreeMap<ToolId, Raised>,
     /// The best keyword score of an eligible tool.
     best_keyword: f32,
@@ -309,7 +312,24 @@ impl Fused {
             let log_ratio: f32 = gains.iter().map(|gain| gain.log_ratio).sum();
             let value = log_ratio / self.calibration.relevance.distance;
             self.values[tool.index()] = own + value;
-            self.gains.insert(tool, Raised { gains, value, own });
+            self.gains.insert(tool, Raised { gains, popular: None, value, own });
+        }
+    }
+
+    /// Raises values for being called often, of tools that score at least `least` without that: what is not good enough stays so.
+    pub(crate) fn raise_popular(&mut self, popular: impl Iterator<Item = (ToolId, Popular)>, least: f32) {
+        let least = self.value_at(least);
+        for (tool, popular) in popular {
+            let own = self.value(tool);
+            if !self.matched(tool) || own < least {
+                continue;
+            }
+            let value = popular.log_ratio / self.calibration.relevance.distance;
+            self.values[tool.index()] = own + value;
+            let raised = Raised { gains: Vec::new(), popular: None, value: 0.0, own };
+            let raised = self.gains.entry(tool).or_insert(raised);
+            raised.value += value;
+            raised.popular = Some(popular);
         }
     }
 

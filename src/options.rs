@@ -21,6 +21,7 @@ pub const MAX_IN_USE: usize = 16;
 
 /// How the picks are chosen from the ranking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Choice {
@@ -34,6 +35,7 @@ pub enum Choice {
 
 /// Whether an outcome tells of the tool that would have been the best, had the caller been allowed to use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TellBlocked {
@@ -49,12 +51,14 @@ pub enum TellBlocked {
 /// What the definitions of the picks may cost: tokens of the request's `tools` member, written as compact JSON, counted
 /// with `o200k_base`. Other tokenizers count other numbers; leave some room for them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TokenBudget {
     /// The most tokens, from 1.
     pub tokens: usize,
     /// In whose format; OpenAI's chat unless told otherwise.
     #[serde(default = "openai_chat")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub provider: Provider,
     /// How the definitions are made.
     #[serde(default)]
@@ -85,6 +89,7 @@ impl TokenBudget {
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct PickOptions {
     /// The most picks, from 1; 3 by default. Tools in use and those of picked skills come on top.
@@ -97,6 +102,7 @@ pub struct PickOptions {
     /// ([`EngineBuilder::optional_embedder`](crate::EngineBuilder::optional_embedder)). What is ranked by then is returned, marked as degraded. As JSON whole milliseconds,
     /// `timeout_ms`.
     #[serde(rename = "timeout_ms", with = "milliseconds")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
     pub timeout: Option<Duration>,
     /// Whether the outcome holds the evidence of every candidate considered.
     pub debug: bool,
@@ -123,6 +129,10 @@ pub struct PickOptions {
     /// latest [`MAX_IN_USE`]. A name that several tools share means all of them, and one that no tool has is not an error:
     /// [`Selection::unknown_in_use`](crate::Selection::unknown_in_use) tells it.
     pub in_use: Vec<String>,
+    /// Whether tools gain by being called often in the engine's sequences
+    /// ([`EngineBuilder::sequences`](crate::EngineBuilder::sequences)): at most fourfold in odds, and those alone that score at
+    /// least `min_score` without it. Not unless told: measure first whether it helps on your requests.
+    pub popularity: bool,
     /// The most tools of one source, unless it is trusted; sources that look alike count as one.
     /// [`UNTRUSTED_MAX_PER_SOURCE`] suits a catalog that strangers add to.
     pub max_per_source: Option<usize>,
@@ -149,6 +159,7 @@ impl Default for PickOptions {
             token_budget: None,
             always_include: Vec::new(),
             in_use: Vec::new(),
+            popularity: false,
             max_per_source: None,
             trusted_sources: BTreeSet::new(),
             tell_blocked: TellBlocked::default(),

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use self::provenance::{
-    CalledTogether, CoverEvidence, ExampleEvidence, FusionEvidence, FusionPart, KeywordEvidence, PriorEvidence,
-    Provenance, RerankEvidence, SemanticEvidence, SourceEvidence, TermEvidence, WordEvidence,
+    CalledOften, CalledTogether, CoverEvidence, ExampleEvidence, FusionEvidence, FusionPart, KeywordEvidence,
+    PriorEvidence, Provenance, RerankEvidence, SemanticEvidence, SourceEvidence, TermEvidence, WordEvidence,
 };
 pub use self::stages::{Degraded, Stage, StageReport, StageStatus, Timings};
 use crate::access::IneligibleReason;
@@ -31,6 +31,7 @@ pub const SELECTION_VERSION: u32 = 3;
 
 /// The tools that a request needs, and why.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
 pub struct Selection {
     /// [`SELECTION_VERSION`].
@@ -64,6 +65,7 @@ pub struct Selection {
     /// The skills that the request needs, best first; absent where the engine has none. Their tools are among the
     /// picks, beyond `max_candidates`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<Object>>))]
     pub skills: Option<Vec<SkillPick>>,
     /// What the caller may not see.
     pub ineligible: Ineligible,
@@ -92,16 +94,20 @@ pub struct Selection {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokenReport>,
     /// What each stage did.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
     pub stages: Vec<StageReport>,
     /// What was decided on reranking; absent where none was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub rerank: Option<RerankReport>,
     /// The stages that failed, ran out of time, or were left out for having failed of late, so that the ranking is worse
     /// than it could be.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
     pub degraded: Vec<Degraded>,
     /// With `debug`: the evidence of the best 100 candidates, picked or not, and of every picked one; best first.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<Object>>))]
     pub considered: Option<Vec<Considered>>,
     /// How long each stage took.
     #[serde(skip)]
@@ -110,6 +116,7 @@ pub struct Selection {
 
 /// Of what kind a request is that no tool fits: an estimate that is right in about five cases of six.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum NothingFits {
@@ -132,6 +139,7 @@ impl Selection {
 
 /// Why scores are no probabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Uncalibrated {
@@ -155,6 +163,7 @@ impl fmt::Display for Uncalibrated {
 
 /// The tool that would have been the best, had the caller been allowed to use it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
 pub struct BlockedMatch {
     /// The tool's id.
@@ -167,15 +176,18 @@ pub struct BlockedMatch {
 
 /// A picked tool.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
 pub struct Pick {
     /// The tool.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub tool: Arc<Tool>,
     /// Relevance, 0..1. Picks that were reranked need not fall in score.
     pub score: f32,
     /// One sentence that says why, and whether the tool's source is untrusted.
     pub reason: String,
     /// Where the score comes from.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub provenance: Provenance,
     /// The ids of tools that are the same but for their source, and would have been picked too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -194,6 +206,7 @@ impl Pick {
 
 /// How much of a picked tool is shown within a token budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
 pub struct Definition {
     /// How much.
@@ -204,11 +217,13 @@ pub struct Definition {
 
 /// What definitions cost in tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
 pub struct TokenReport {
     /// The most that the picks may have.
     pub budget: usize,
     /// In whose format they are counted.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub provider: Provider,
     /// With which tokenizer.
     pub tokenizer: &'static str,
@@ -289,11 +304,13 @@ pub struct Considered {
 
 /// What the caller may not see.
 #[derive(Debug, Clone, Default, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
 pub struct Ineligible {
     /// How many tools.
     pub total: usize,
     /// How many tools each reason applies to, by its code.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, usize>))]
     pub counts: BTreeMap<&'static str, usize>,
     /// The first [`MAX_LISTED_INELIGIBLE`](crate::access::MAX_LISTED_INELIGIBLE) in registration order, each with every
     /// reason; tools that the request or the caller names come first.
@@ -302,6 +319,7 @@ pub struct Ineligible {
 
 /// A tool that the caller may not see.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
 pub struct IneligibleTool {
     /// The tool's id.
@@ -321,6 +339,7 @@ pub struct IneligibleTool {
 
 /// An alias that shall no longer be used, and is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
 pub struct DeprecatedAlias {
     /// The alias, as it is written where it is used.
@@ -348,6 +367,7 @@ impl fmt::Display for DeprecatedAlias {
 
 /// Who asks for a tool by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AskedBy {
@@ -365,6 +385,7 @@ pub enum AskedBy {
 
 /// A tool that the cut took away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
 pub struct Dropped {
     /// The tool's id.
@@ -375,6 +396,7 @@ pub struct Dropped {
 
 /// Why the cut took a tool away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DropReason {

@@ -61,6 +61,8 @@ const MAX_TOOLS: usize = 32;
 const MAX_CALLS: usize = 4_000_000;
 /// Tasks that are added to both what is seen and what is expected: α.
 const SHRINKAGE: f32 = 1.0;
+/// The most that a tool gains for being called often, as a logarithm of odds: four times.
+const MAX_POPULARITY: f32 = 1.386_294_4;
 
 /// What tasks called, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -182,6 +184,14 @@ pub(crate) struct Gain {
     pub(crate) log_ratio: f32,
 }
 
+/// What a tool gains for being called often.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Popular {
+    pub(crate) called: u32,
+    pub(crate) expected: f32,
+    pub(crate) log_ratio: f32,
+}
+
 /// What each tool gains by those in use, by which it gains most first.
 pub(crate) type Gains = BTreeMap<ToolId, Vec<Gain>>;
 
@@ -229,6 +239,17 @@ impl Prior {
         gains
     }
 
+    /// Returns what tools gain for being called often: by how much more than the tools that were called at all, at most four
+    /// times; the others gain nothing.
+    pub(crate) fn popular(&self) -> impl Iterator<Item = (ToolId, Popular)> {
+        let all: u32 = self.called.values().sum();
+        let expected = all as f32 / self.called.len().max(1) as f32;
+        self.called.iter().filter_map(move |(&tool, &called)| {
+            let log_ratio = ((called as f32 + SHRINKAGE) / (expected + SHRINKAGE)).ln().min(MAX_POPULARITY);
+            (log_ratio > 0.0).then_some((tool, Popular { called, expected, log_ratio }))
+        })
+    }
+
     pub(crate) fn stats(&self) -> SequenceStats {
         SequenceStats { tasks: self.tasks as usize, tools: self.called.len(), unknown: self.unknown }
     }
@@ -270,6 +291,24 @@ mod tests {
         assert!((gain.log_ratio - (3.0_f32 / 2.2).ln()).abs() < 1e-6);
         assert!(prior.gains(&BTreeSet::new()).is_empty());
         assert!(prior.gains(&[tool(0), tool(1)].into()).is_empty(), "what is in use gains nothing");
+    }
+
+    #[test]
+    fn tools_that_are_called_more_often_than_others_are_popular_within_bounds() {
+        let prior = prior(&("[\"find\"]\n".repeat(3) + "[\"mail\"]\n" + &"[\"print\"]\n".repeat(5)));
+        let popular: BTreeMap<ToolId, Popular> = prior.popular().collect();
+        assert_eq!(
+            popular.keys().copied().collect::<Vec<_>>(),
+            [tool(2)],
+            "three times of nine is no more than a third"
+        );
+        assert!((popular[&tool(2)].log_ratio - (6.0_f32 / 4.0).ln()).abs() < 1e-6);
+        let prior = super::tests::prior(
+            &("[\"find\"]\n".repeat(100_000) + &"[\"mail\"]\n[\"print\"]\n[\"plot\"]\n".repeat(10)),
+        );
+        let popular: Vec<(ToolId, Popular)> = prior.popular().collect();
+        assert_eq!(popular.len(), 1);
+        assert!(popular[0].1.log_ratio <= 4.0_f32.ln() + 1e-6, "however often");
     }
 
     #[test]

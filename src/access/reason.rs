@@ -8,6 +8,7 @@ use crate::catalog::ThreatLevel;
 
 /// Why a tool may not be seen.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "code", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum IneligibleReason {

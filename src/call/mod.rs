@@ -330,6 +330,12 @@ impl Hydrator {
         self.resolve(name).map(|found| self.callable.catalog.tool(found.tool))
     }
 
+    /// Returns what is said of a name that no tool has: for a caller who must not learn that there is one.
+    pub fn unknown(&self, name: &str) -> CallError {
+        let suggestions = self.callable.names.suggest(name, |tool| self.admits(tool));
+        CallError::UnknownTool { name: marked(name, 100).into_owned(), suggestions }
+    }
+
     /// Returns the tools that the caller may run, in the order of the catalog.
     pub fn admitted(&self) -> impl Iterator<Item = &Arc<Tool>> {
         let tools = self.callable.catalog.tools().iter().enumerate();

@@ -217,6 +217,7 @@ pub struct Safety {
 
 /// How much harm a wrong call does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ThreatLevel {
     /// None to speak of.

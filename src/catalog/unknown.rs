@@ -10,6 +10,7 @@ const SUGGESTION_SIMILARITY: f64 = 0.8;
 /// A value of a policy that no tool of the catalog has, such as a misspelt role or source. It is not an error, and
 /// never lets more be seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
 pub struct UnknownValue {
     /// The field of the policy.

@@ -28,7 +28,7 @@ use crate::ranking::{Candidate, ToolId};
 use crate::retrieve::FoundTerm;
 use crate::select::{Decision, Fate, Refused, picks};
 use crate::selection::{
-    AskedBy, CalledTogether, Considered, CoverEvidence, Definition, DropReason, Dropped, ExampleEvidence,
+    AskedBy, CalledOften, CalledTogether, Considered, CoverEvidence, Definition, DropReason, Dropped, ExampleEvidence,
     FusionEvidence, FusionPart, Ineligible, IneligibleTool, KeywordEvidence, Pick, PriorEvidence, Provenance,
     SemanticEvidence, SourceEvidence, TermEvidence,
 };
@@ -259,7 +259,12 @@ impl<'a> Explainer<'a> {
             expected,
             log_ratio,
         });
-        PriorEvidence { gain: raised.value, by: by.collect() }
+        let popular = raised.popular.map(|popular| CalledOften {
+            tasks: popular.called,
+            expected: popular.expected,
+            log_ratio: popular.log_ratio,
+        });
+        PriorEvidence { gain: raised.value, by: by.collect(), popular }
     }
 
     /// What the retrievers say of the tool for a part of the request alone.

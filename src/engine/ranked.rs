@@ -246,13 +246,18 @@ impl Custom {
     }
 }
 
-/// Raises what goes with the tools in use.
+/// Raises what goes with the tools in use, and what is called often where that is to count.
 pub(super) fn raise(prior: &Prior, request: &Request<'_>, ranked: &mut Ranked, report: &mut Report) {
     let in_use = request.held();
     match ranked {
-        Ranked::Fused { .. } if in_use.is_empty() => report.skipped(Stage::Prior, "no tool is in use"),
+        Ranked::Fused { .. } if in_use.is_empty() && !request.options.popularity => {
+            report.skipped(Stage::Prior, "no tool is in use");
+        }
         Ranked::Fused { fused, .. } if fused.method == Fusion::Weighted => {
             fused.raise(prior.gains(&in_use));
+            if request.options.popularity {
+                fused.raise_popular(prior.popular(), request.options.min_score);
+            }
             report.ran(Stage::Prior);
         }
         Ranked::Fused { .. } => report.skipped(Stage::Prior, "ranks cannot be raised"),

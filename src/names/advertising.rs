@@ -20,6 +20,7 @@ const MAX_EXPANDED_ALIASES: usize = 32;
 ///
 /// Deprecated aliases still resolve when a model calls them, but are never shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Advertising {

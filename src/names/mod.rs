@@ -201,7 +201,7 @@ impl NameTable {
     }
 
     /// Returns the names most like `name`: by Jaro–Winkler similarity, or by the words that they share (Dice).
-    fn suggest(&self, name: &str, may_suggest: impl Fn(ToolId) -> bool) -> Vec<String> {
+    pub(crate) fn suggest(&self, name: &str, may_suggest: impl Fn(ToolId) -> bool) -> Vec<String> {
         let (name, words) = (name.to_lowercase(), words_of(name));
         let similarity = |known: &str| {
             let theirs = words_of(known);

@@ -32,6 +32,7 @@ const SHAPE: [&str; 15] = [
 
 /// How much of a tool a model is shown. A call is validated against the whole schema all the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Detail {

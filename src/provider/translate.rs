@@ -15,6 +15,7 @@ use crate::provider::TranslateError;
 
 /// How tools are translated.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct TranslateOptions {
     /// Whether the provider shall hold the model to the schemas. `None` leaves it to each tool

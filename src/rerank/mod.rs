@@ -36,6 +36,7 @@ pub const MAX_RERANK_WINDOW: usize = 100;
 
 /// When a reranker is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Rerank {
     /// Not at all.

@@ -211,7 +211,7 @@ pub struct FusionPart {
     pub score: f32,
 }
 
-/// What a tool gains because it is often called in tasks with those that are in use.
+/// What a tool gains because it is often called, in tasks with those that are in use or at all.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PriorEvidence {
@@ -219,6 +219,21 @@ pub struct PriorEvidence {
     pub gain: f32,
     /// The tools in use that it gains by, the most telling first.
     pub by: Vec<CalledTogether>,
+    /// How often it is called, where that is to count ([`PickOptions::popularity`](crate::PickOptions::popularity)).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub popular: Option<CalledOften>,
+}
+
+/// How often a tool was called.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct CalledOften {
+    /// In how many tasks.
+    pub tasks: u32,
+    /// In how many a tool is that is called at all.
+    pub expected: f32,
+    /// The gain as a logarithm of odds, at most that of four.
+    pub log_ratio: f32,
 }
 
 /// How often a tool was called together with one that is in use.

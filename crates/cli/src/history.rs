@@ -21,6 +21,10 @@ pub(super) struct HistoryArgs {
     /// that go with those in use.
     #[arg(long, value_name = "FILE")]
     sequences: Option<PathBuf>,
+    /// Let tools gain by being called often in --sequences: at most fourfold in odds, and those alone that are good enough
+    /// without it. `eval` tells whether it helps.
+    #[arg(long, requires = "sequences")]
+    popularity: bool,
     /// Requests that tools served, as JSON Lines: {"tool": NAME, "request": TEXT} (`picktools learn` and `picktools enrich`
     /// write some); may be repeated. A request like one of them raises the tool.
     #[arg(long = "examples", value_name = "FILE")]
@@ -30,6 +34,7 @@ pub(super) struct HistoryArgs {
 impl HistoryArgs {
     pub(super) fn apply(&self, options: &mut PickOptions) {
         options.in_use.extend(self.in_use.iter().cloned());
+        options.popularity = self.popularity;
     }
 
     /// Reads the sequences, where there are some.

@@ -69,6 +69,10 @@ struct Cli {
     /// picktools=debug, and counts before this.
     #[arg(short, long, global = true, help_heading = heading::OUTPUT)]
     verbose: bool,
+    /// How lines for the log are written: for people, or a JSON object each.
+    #[arg(long, global = true, value_name = "FORM", value_parser = ["text", "json"], default_value = "text",
+        help_heading = heading::OUTPUT)]
+    log_format: String,
     #[command(subcommand)]
     command: Command,
 }
@@ -136,7 +140,7 @@ fn main() -> ExitCode {
         }
         Err(help) => help.exit(),
     };
-    init_logging(cli.verbose);
+    init_logging(cli.verbose, cli.log_format == "json");
     let result = match cli.command {
         Command::Pick(command) => command.run().map(done),
         Command::Resolve(command) => command.run(),
@@ -187,13 +191,13 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 
-fn init_logging(verbose: bool) {
+fn init_logging(verbose: bool, as_json: bool) {
     let level = if verbose { "picktools=debug" } else { "error" };
     let filter = tracing_subscriber::EnvFilter::try_from_env("PICKTOOLS_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    tracing_subscriber::fmt()
+    let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .init();
+        .with_ansi(io::stderr().is_terminal() && !as_json);
+    if as_json { lines.json().init() } else { lines.init() }
 }

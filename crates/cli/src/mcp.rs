@@ -3,17 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use clap::Args;
+use picktools::Catalog;
 use picktools::import::mcp::Configuration;
 use picktools_server::settings::{Mode, ProviderSettings, ProxySettings, Role, Share, Unsafe};
 use picktools_server::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings};
 
 use crate::interruption::interrupted;
+use crate::reading::{self, ReadingArgs};
 use crate::servers::ServerArgs;
-use crate::{args, heading, output, reading};
+use crate::{args, heading, output};
 
 /// How often is looked whether a file has become another.
 const LOOK: Duration = Duration::from_secs(1);
@@ -44,6 +46,27 @@ pub(super) struct GatewayArgs {
     state_dir: Option<PathBuf>,
     #[arg(skip)]
     pub(super) providers: Providers,
+    /// Tools that no server has.
+    #[arg(skip)]
+    pub(super) catalog: Option<CatalogFiles>,
+}
+
+/// The files of a catalog, and how they are read.
+pub(super) struct CatalogFiles {
+    pub(super) paths: Vec<PathBuf>,
+    pub(super) reading: ReadingArgs,
+}
+
+impl CatalogFiles {
+    fn open(&self) -> anyhow::Result<Catalog> {
+        self.reading.open(&self.paths)
+    }
+
+    /// The files that can become others, those of folders among them.
+    fn files(&self) -> Vec<PathBuf> {
+        let walk = |path: &PathBuf| walkdir::WalkDir::new(path).max_depth(1).into_iter().filter_map(Result::ok);
+        self.paths.iter().flat_map(walk).map(walkdir::DirEntry::into_path).filter(|path| path.is_file()).collect()
+    }
 }
 
 /// The addresses of providers of models, where the command line has them.
@@ -73,10 +96,10 @@ pub(super) fn state_folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     Ok(folder.join("gateway"))
 }
 
-/// The servers of a gateway; where it stands before models, there may be none.
-fn configuration(servers: &ServerArgs, settings: &Settings) -> anyhow::Result<Configuration> {
+/// The servers of a gateway; where it has a catalog or stands before models, there may be none.
+fn configuration(servers: &ServerArgs, settings: &Settings, has_catalog: bool) -> anyhow::Result<Configuration> {
     let has_models = settings.proxy.openai.is_some() || settings.proxy.anthropic.is_some();
-    if has_models && !servers.are_named() {
+    if (has_models || has_catalog) && !servers.are_named() {
         return Ok(Configuration::default());
     }
     let configuration = servers.configuration()?;
@@ -119,11 +142,13 @@ impl GatewayArgs {
     /// What a gateway before these servers is made of.
     pub(super) fn options(&self, servers: &ServerArgs, share: Share) -> anyhow::Result<GatewayOptions> {
         let settings = self.settings()?;
-        let configuration = configuration(servers, &settings)?;
+        let configuration = configuration(servers, &settings, self.catalog.is_some())?;
+        let catalog = self.catalog.as_ref().map(CatalogFiles::open).transpose()?;
         let state = state_folder(self.state_dir.as_deref())?;
         Ok(GatewayOptions {
             servers: configuration.servers,
             settings,
+            catalog,
             environment: Arc::new(|name: &str| std::env::var_os(name)),
             kept: args::default_cache_dir().map(|folder| folder.join("mcp")),
             share,
@@ -138,7 +163,11 @@ impl GatewayArgs {
     /// Follows the files of a gateway: when one of them has become another, the gateway takes what they say now.
     pub(super) async fn follow_files(&self, servers: &ServerArgs, gateway: &Gateway) {
         let files: Vec<&PathBuf> = servers.files().iter().chain(&self.settings).filter(|path| path.is_file()).collect();
-        let read = || files.iter().map(|path| std::fs::read(path).ok()).collect::<Vec<_>>();
+        let read = || {
+            let catalog = self.catalog.iter().flat_map(CatalogFiles::files);
+            let catalog: Vec<_> = catalog.map(|path| (stamp(&path), path)).collect();
+            (files.iter().map(|path| std::fs::read(path).ok()).collect::<Vec<_>>(), catalog)
+        };
         let mut last = read();
         loop {
             tokio::time::sleep(LOOK).await;
@@ -147,8 +176,9 @@ impl GatewayArgs {
                 continue;
             }
             let taken = self.settings().and_then(|settings| {
-                let configuration = configuration(servers, &settings)?;
-                Ok(gateway.reload(configuration.servers, settings)?)
+                let configuration = configuration(servers, &settings, self.catalog.is_some())?;
+                let catalog = self.catalog.as_ref().map(CatalogFiles::open).transpose()?;
+                Ok(gateway.reload(configuration.servers, settings, catalog)?)
             });
             match taken {
                 Ok(()) => output::note("the configuration was read again"),
@@ -157,6 +187,12 @@ impl GatewayArgs {
             last = now;
         }
     }
+}
+
+/// What tells that a file has become another.
+fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
+    let metadata = path.metadata().ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
 }
 
 impl McpCommand {

@@ -22,8 +22,9 @@ use picktools::names::{NameTable, tools_section};
 use picktools::options::{Fusion, TokenBudget};
 use picktools::provider::{TranslateOptions, Translation};
 use picktools::selection::{
-    AskedBy, BlockedMatch, CalledTogether, Definition, DropReason, ExampleEvidence, Field, IneligibleTool, NothingFits,
-    PriorEvidence, Provenance, RerankEvidence, RerankReport, SkillPick, TermEvidence, TokenReport, WordEvidence,
+    AskedBy, BlockedMatch, CalledOften, CalledTogether, Definition, DropReason, ExampleEvidence, Field, IneligibleTool,
+    NothingFits, PriorEvidence, Provenance, RerankEvidence, RerankReport, SkillPick, TermEvidence, TokenReport,
+    WordEvidence,
 };
 use picktools::skills::{Skill, SkillFolder, SkillReport, ToolMeaning, skills_section};
 use picktools::{Access, Catalog, Pick, PickOptions, Provider, Query, Selection, Tool, translate};
@@ -442,8 +443,15 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
     if let Some(ExampleEvidence { gain, nearest, .. }) = &provenance.examples {
         writeln!(text, "      examples  {gain:+.4}, the nearest: {}", output::line(nearest))?;
     }
-    if let Some(PriorEvidence { gain, by, .. }) = &provenance.prior {
+    if let Some(PriorEvidence { gain, by, popular, .. }) = &provenance.prior {
         writeln!(text, "      prior     {gain:+.4}")?;
+        if let Some(CalledOften { tasks, expected, log_ratio, .. }) = popular {
+            writeln!(
+                text,
+                "        {:<20} {log_ratio:>+7.3}  {tasks} tasks called it, {expected:.2} a tool that is called",
+                "often"
+            )?;
+        }
         for CalledTogether { tool_id, together, expected, log_ratio, .. } in by {
             let more = format!("{together} times in one task, {expected:.2} by chance");
             writeln!(text, "        {tool_id:<20} {log_ratio:>+7.3}  {more}")?;

@@ -10,7 +10,8 @@ use picktools_server::{Gateway, Http, new_key};
 use serde_json::json;
 
 use crate::interruption::interrupted;
-use crate::mcp::{GatewayArgs, Providers};
+use crate::mcp::{CatalogFiles, GatewayArgs, Providers};
+use crate::reading::ReadingArgs;
 use crate::servers::ServerArgs;
 use crate::{heading, output};
 
@@ -18,6 +19,12 @@ use crate::{heading, output};
 pub(super) struct ServeCommand {
     #[command(flatten)]
     servers: ServerArgs,
+    /// Tools that no server has, such as those that agents bring themselves: a file of tools or an OpenAPI document, or a
+    /// folder of such; may be repeated. They can be picked over HTTP, and not called.
+    #[arg(long, value_name = "PATH", help_heading = heading::CATALOG)]
+    catalog: Vec<PathBuf>,
+    #[command(flatten)]
+    reading: ReadingArgs,
     #[command(flatten)]
     gateway: GatewayArgs,
     /// The address to listen on. Others than this machine need keys in the settings, and TLS.
@@ -53,6 +60,9 @@ impl ServeCommand {
             return Ok(ExitCode::SUCCESS);
         }
         let mut given = self.gateway;
+        given.catalog = Some(self.catalog)
+            .filter(|paths| !paths.is_empty())
+            .map(|paths| CatalogFiles { paths, reading: self.reading });
         given.providers = Providers { openai: self.openai_url, anthropic: self.anthropic_url };
         let options = given.options(&self.servers, Share::Owner)?;
         let http =

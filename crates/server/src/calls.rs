@@ -89,7 +89,8 @@ impl Calling<'_> {
         let refused = |error| Refusal::of(error, &requested);
         let source = view.tool_of(&call.name).map_err(refused)?.source.clone().unwrap_or_default();
         let Some(upstream) = self.gateway.upstream(&source) else {
-            return Err(Refusal::new(Code::UpstreamDown, format!("the server {source:?} is not there")));
+            let message = format!("{requested} is of a catalog, and no server here runs it");
+            return Err(Refusal::new(Code::NotCarried, message));
         };
         let Self { caller, context, .. } = *self;
         if self.gateway.asked(&upstream, FIRST).await? {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use picktools::names::Advertising;
-use picktools::options::{TokenBudget, UNTRUSTED_MAX_PER_SOURCE};
+use picktools::options::TokenBudget;
 use picktools::provider::TranslateOptions;
 use picktools::{Pick, PickOptions, Provider, Query, Tool, translate};
 use serde_json::{Map, Value, json};
@@ -114,25 +114,20 @@ pub(crate) async fn search(
     state: &(dyn Fn(&str) -> Option<String> + Sync),
 ) -> Result<(Value, Vec<Arc<Tool>>), Refusal> {
     let Search { query, limit, server } = tolerance::search(arguments, MOST, USUAL)?;
-    let mut access = view.access.clone();
+    let mut options = view.options.clone();
     if let Some(server) = server {
         let Some(known) = view.sources.iter().find(|known| known.eq_ignore_ascii_case(server.trim())) else {
             let message = format!("there is no server of this name; there are: {}", view.sources.join(", "));
             return Err(Refusal::new(Code::InvalidArguments, message));
         };
-        access.allow_sources = [known.clone()].into();
+        options.access.allow_sources = [known.clone()].into();
     }
-    let trusted: Vec<&Arc<Tool>> = view.tools.iter().filter(|tool| !tool.untrusted).collect();
-    let has_strangers = trusted.len() < view.tools.len();
     let tokens = snapshot.settings.search_tokens.unwrap_or(SEARCH_TOKENS);
     let options = PickOptions {
         max_candidates: limit,
-        access,
         timeout: Some(TIME),
         token_budget: Some(TokenBudget { provider: Provider::Mcp, ..TokenBudget::new(tokens) }),
-        max_per_source: has_strangers.then_some(UNTRUSTED_MAX_PER_SOURCE),
-        trusted_sources: trusted.iter().filter_map(|tool| tool.source.clone()).collect(),
-        ..PickOptions::default()
+        ..options
     };
     let selection = snapshot.engine.pick_async(Query::new(query), options).await;
     let selection = selection.map_err(|error| Refusal::new(Code::InvalidArguments, error.to_string()))?;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
+use picktools::Catalog;
 use picktools::import::mcp::{KeptTools, Server};
 use rmcp::serve_server;
 use rmcp::transport::io::stdio_pipes;
@@ -45,6 +46,8 @@ pub struct GatewayOptions {
     pub servers: Vec<Server>,
     /// What the operator says.
     pub settings: Settings,
+    /// Tools that none of the servers has, of untrusted sources where it was read so: they can be picked, and not called.
+    pub catalog: Option<Catalog>,
     /// Where programs that are started find the variables that tell of user, language and temporary files.
     pub environment: Arc<Environment>,
     /// Where what servers sent is kept, so that a list is there before they are up.
@@ -123,13 +126,15 @@ impl Gateway {
     ///
     /// [`GatewayError`] when a server cannot stand behind a gateway as it is called, or the settings do not fit.
     pub fn open(options: GatewayOptions) -> Result<Self, GatewayError> {
-        let GatewayOptions { servers, settings, environment, kept, pins, queue, meter, share } = options;
+        let GatewayOptions { servers, settings, catalog, environment, kept, pins, queue, meter, share } = options;
         let planned = plan(servers, &settings)?;
         let settings = Arc::new(settings);
-        let first = Snapshot::build(Arc::clone(&settings), &[], None).map_err(GatewayError::Snapshot)?;
+        let first =
+            Snapshot::build(Arc::clone(&settings), catalog.as_ref(), &[], None).map_err(GatewayError::Snapshot)?;
         let hub = Arc::new(Hub {
             upstreams: RwLock::default(),
             settings: RwLock::new(settings),
+            catalog: RwLock::new(catalog),
             replaced: Notify::new(),
             snapshot: watch::Sender::new(Arc::new(first)),
             complete: watch::Sender::new(planned.is_empty()),
@@ -154,13 +159,18 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// Takes other servers and settings. Servers that stay as they are keep their connections, and clients their sessions;
+    /// Takes other servers, settings and tools of the operator's own. Servers that stay as they are keep their connections, and clients their sessions;
     /// calls under way come to their end. A session keeps the mode that it has.
     ///
     /// # Errors
     ///
     /// [`GatewayError`] when they cannot be used: nothing is changed then.
-    pub fn reload(&self, servers: Vec<Server>, settings: Settings) -> Result<(), GatewayError> {
+    pub fn reload(
+        &self,
+        servers: Vec<Server>,
+        settings: Settings,
+        catalog: Option<Catalog>,
+    ) -> Result<(), GatewayError> {
         let planned = plan(servers, &settings)?;
         let doors: Vec<Arc<Door>> = lock(&self.doors).iter().filter_map(Weak::upgrade).collect();
         let opened = doors.iter().map(|door| door.guests(&settings)).collect::<Result<Vec<_>, _>>()?;
@@ -168,6 +178,7 @@ impl Gateway {
             door.replace(guests);
         }
         *self.hub.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *self.hub.catalog.write().unwrap_or_else(PoisonError::into_inner) = catalog;
         self.replace_upstreams(planned);
         self.hub.replaced.notify_one();
         Ok(())
@@ -308,8 +319,10 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
             Some(Sent { server: upstream.server.clone(), rules: upstream.rules, tools })
         });
         let sent: Vec<Sent> = sent.collect();
-        let (settings, pins_of_build) = (hub.settings(), pins.clone());
-        let built = tokio::task::spawn_blocking(move || Snapshot::build(settings, &sent, pins_of_build.as_ref())).await;
+        let (settings, own, pins_of_build) = (hub.settings(), hub.catalog(), pins.clone());
+        let built =
+            tokio::task::spawn_blocking(move || Snapshot::build(settings, own.as_ref(), &sent, pins_of_build.as_ref()));
+        let built = built.await;
         let failed = match built {
             Ok(Ok(snapshot)) => {
                 // Written by this, they need not be read again; written by others meanwhile, they must be.

@@ -268,7 +268,7 @@ impl Handler {
         let snapshot = self.gateway.snapshot();
         let caller = self.caller(context);
         let view = snapshot.view(&caller.role).map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
-        let access = &view.access;
+        let access = &view.options.access;
         let is_open = access.allow_sources.is_empty() && access.deny_sources.is_empty();
         let may_see = |upstream: &&Arc<Upstream>| is_open || view.sources.contains(&upstream.server.name);
         Ok(Carried {

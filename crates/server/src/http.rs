@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -21,16 +21,21 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::time::sleep;
 
+use crate::api::Api;
 use crate::calls::Caller;
 use crate::error::GatewayError;
 use crate::guests::{Guest, Guests, Place, Placed, Places, Refused, Sender, bearer};
 use crate::handler::{Handler, SESSION};
 use crate::hub::Hub;
 use crate::lock::lock;
-use crate::proxy::{self, Api, Proxy};
+use crate::metrics::Event;
+use crate::problem::Problem;
+use crate::proxy::{self, Proxy};
 use crate::settings::{DEFAULT_ROLE, Settings};
 use crate::upstream::Owner;
 
+/// What Prometheus reads.
+const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Where the protocol is spoken.
 const PATH: &str = "/mcp";
 /// How often is looked which sessions have ended.
@@ -38,6 +43,11 @@ const LOOK: Duration = Duration::from_secs(1);
 /// After how long a session ends that had no request but those of its handshake.
 const ABANDONED: Duration = Duration::from_secs(120);
 const HANDSHAKE: usize = 1;
+/// The most headers of a request, and the most bytes of them.
+const MAX_HEADERS: usize = 100;
+const MAX_HEADER_BYTES: usize = 32 << 10;
+/// How many headers are read at all; over it the connection ends with an answer that is not ours.
+const READ_HEADERS: usize = 1_000;
 /// How long a request may take to send its head.
 const HEAD: Duration = Duration::from_secs(30);
 /// How long those under way may take at the end.
@@ -208,12 +218,108 @@ async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) 
     Placed::answer(response, place)
 }
 
+impl Door {
+    /// Lets a request to the HTTP interface in: from a page that may call, with a key, and with a place.
+    fn enter(&self, headers: &HeaderMap) -> Result<(Arc<Guest>, Place), Refused> {
+        self.pages.check(headers)?;
+        let guests = self.read();
+        // Clients of OpenAI always send some key; where nobody has one it is not one that could be wrong.
+        let guest = guests.of(bearer(headers)?.filter(|_| !guests.have_no_keys()))?;
+        guest.count()?;
+        let place = self.places.take(&guest)?;
+        Ok((guest, place))
+    }
+
+    /// Whether a guest sees what all do: an operator, and anybody where nobody has a key.
+    fn sees_all(&self, hub: &Hub, guest: &Guest) -> bool {
+        self.read().have_no_keys() || hub.settings().role(&guest.role).operator
+    }
+}
+
+/// Lets a request to the HTTP interface in, or not.
+async fn enter(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
+    match door.enter(request.headers()) {
+        Ok((guest, place)) => {
+            let sender = Sender { role: Arc::clone(&guest.role), key: Arc::clone(&guest.name) };
+            drop(request.extensions_mut().insert(sender));
+            Placed::answer(next.run(request).await, Some(place))
+        }
+        Err(refused) => Problem::from(refused).into_response(),
+    }
+}
+
+/// What all routes share: who is counted, and what is too much for any of them.
+async fn watch(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let path = request.extensions().get::<MatchedPath>().cloned();
+    let path = path.as_ref().map_or("other", MatchedPath::as_str);
+    let headers = request.headers();
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let response = if headers.len() > MAX_HEADERS || bytes > MAX_HEADER_BYTES {
+        let message = format!("more than {MAX_HEADERS} headers, or {MAX_HEADER_BYTES} bytes of them");
+        Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", message).into_response()
+    } else {
+        next.run(request).await
+    };
+    let (status, time) = (response.status().as_u16(), started.elapsed());
+    tracing::debug!(target: "picktools::http", path, status, time_us = time.as_micros(), "answered");
+    hub.meter.record(&Event::Request { path, status, time });
+    response
+}
+
+/// Where a request about the gateway itself comes in.
+#[derive(Clone)]
+struct Desk {
+    door: Arc<Door>,
+    hub: Arc<Hub>,
+}
+
+/// What was counted, for Prometheus.
+async fn metrics(State(desk): State<Desk>, request: Request) -> Response {
+    let (guest, _place) = match desk.door.enter(request.headers()) {
+        Ok(entered) => entered,
+        Err(refused) => return Problem::from(refused).into_response(),
+    };
+    if !desk.door.sees_all(&desk.hub, &guest) {
+        let message = "metrics are for keys whose role has \"operator\": true";
+        return Problem::new(StatusCode::FORBIDDEN, "not_allowed", message).into_response();
+    }
+    match desk.hub.meter.text() {
+        Some(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        None => Problem::new(StatusCode::NOT_FOUND, "not_counted", "nothing is counted here").into_response(),
+    }
+}
+
+/// Whether each upstream has been asked, so that what is answered is whole.
+async fn ready(State(desk): State<Desk>) -> Response {
+    if *desk.hub.complete.borrow() {
+        return "ready\n".into_response();
+    }
+    let message = "upstreams have not all been asked for their tools yet";
+    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "starting", message);
+    problem.into_response()
+}
+
+/// A request for what is not there.
+async fn nothing() -> Problem {
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "not_found",
+        "there is nothing at this address; /openapi.json says what there is",
+    )
+}
+
+/// A request for something that is there, by another method.
+async fn other_method() -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this address takes another method")
+}
+
 /// Where a request to a model comes in.
 #[derive(Clone)]
 struct ModelDoor {
     door: Arc<Door>,
     proxy: Arc<Proxy>,
-    api: Api,
+    api: proxy::Api,
 }
 
 impl ModelDoor {
@@ -309,21 +415,36 @@ pub(crate) async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> 
         Ok(Handler::new(Arc::clone(&gateway), Caller { role: DEFAULT_ROLE.into(), key: "".into(), owner }))
     };
     let service = StreamableHttpService::new(factory, manager, config);
-    let mut app = Router::new()
-        .route_service(PATH, service)
-        .layer(middleware::from_fn_with_state(Arc::clone(&door), admit))
-        .route("/healthz", get(|| async { "ok\n" }));
+    let protocol =
+        Router::new().route_service(PATH, service).layer(middleware::from_fn_with_state(Arc::clone(&door), admit));
+    let (api, described) = Api::routes(Arc::clone(hub));
+    let described: Arc<str> = described.into();
+    let describe = move || {
+        let described = Arc::clone(&described);
+        async move { ([(header::CONTENT_TYPE, "application/json")], described.to_string()) }
+    };
+    let desk = Desk { door: Arc::clone(&door), hub: Arc::clone(hub) };
+    let mut app = protocol
+        .merge(api.layer(middleware::from_fn_with_state(Arc::clone(&door), enter)))
+        .route("/openapi.json", get(describe))
+        .route("/metrics", get(metrics).with_state(desk.clone()))
+        .route("/health", get(|| async { "ok\n" }))
+        .route("/ready", get(ready).with_state(desk));
     let proxy = Arc::new(Proxy::new(Arc::clone(hub))?);
-    for api in Api::ALL {
+    for api in proxy::Api::ALL {
         let state = ModelDoor { door: Arc::clone(&door), proxy: Arc::clone(&proxy), api };
         app = app.route(&format!("/v1{}", api.path()), post(model).with_state(state));
     }
+    let app = app
+        .fallback(nothing)
+        .method_not_allowed_fallback(other_method)
+        .layer(middleware::from_fn_with_state(Arc::clone(hub), watch));
     let handle = Handle::new();
     let app = app.into_make_service();
     let served = match &http.tls {
         None => {
             let mut server = axum_server::from_tcp(listener).map_err(failed)?.handle(handle.clone());
-            server.http_builder().http1().header_read_timeout(HEAD);
+            server.http_builder().http1().header_read_timeout(HEAD).max_headers(READ_HEADERS);
             tokio::spawn(server.acceptor(NoDelayAcceptor::new()).serve(app))
         }
         Some((certificate, key)) => {
@@ -336,7 +457,7 @@ pub(crate) async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> 
             })?;
             let acceptor = RustlsAcceptor::new(config).acceptor(NoDelayAcceptor::new());
             let mut server = axum_server::from_tcp(listener).map_err(failed)?.handle(handle.clone());
-            server.http_builder().http1().header_read_timeout(HEAD);
+            server.http_builder().http1().header_read_timeout(HEAD).max_headers(READ_HEADERS);
             tokio::spawn(server.acceptor(acceptor).serve(app))
         }
     };

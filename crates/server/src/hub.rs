@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
+use picktools::Catalog;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -23,7 +24,9 @@ const MAX_NAMED: usize = 20;
 pub(crate) struct Hub {
     pub(crate) upstreams: RwLock<BTreeMap<String, Arc<Upstream>>>,
     pub(crate) settings: RwLock<Arc<Settings>>,
-    /// Told when either of these has become another.
+    /// Tools that no upstream has: they can be picked, and not called.
+    pub(crate) catalog: RwLock<Option<Catalog>>,
+    /// Told when any of these has become another.
     pub(crate) replaced: Notify,
     pub(crate) snapshot: watch::Sender<Arc<Snapshot>>,
     /// Whether each upstream has said something, if only that it cannot be reached.
@@ -68,6 +71,10 @@ impl Hub {
 
     pub(crate) fn settings(&self) -> Arc<Settings> {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn catalog(&self) -> Option<Catalog> {
+        self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn share(&self) -> Share {

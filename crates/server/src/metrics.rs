@@ -1,17 +1,32 @@
-//! What is counted: calls, searches, lists, sessions, and how upstreams do.
+//! What is counted: calls, picks, searches, lists, sessions, requests, and how upstreams do.
+
+mod exposition;
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Serialize;
 
+use self::exposition::Exposition;
 use crate::lock::lock;
 
 /// Hears what happens in a gateway. Whoever does something tells of it at once, so that this must not wait for anything.
 pub trait Meter: Send + Sync {
     /// Hears of one thing.
     fn record(&self, event: &Event<'_>);
+
+    /// Tells what was counted so far, for `/metrics`, in the text format of Prometheus; `None`, unless told otherwise, where
+    /// that is told elsewhere.
+    fn text(&self) -> Option<String> {
+        None
+    }
+
+    /// Tells what was counted so far of an upstream; nothing, unless told otherwise.
+    fn upstream(&self, name: &str) -> UpstreamCounts {
+        let _ = name;
+        UpstreamCounts::default()
+    }
 }
 
 /// What happens. Names are those of the configuration and of tools; no argument and no result is told.
@@ -34,6 +49,22 @@ pub enum Event<'a> {
         /// How many tools were found.
         found: usize,
         /// How long it took.
+        time: Duration,
+    },
+    /// Tools were picked for a request over HTTP.
+    Pick {
+        /// How many.
+        found: usize,
+        /// How long it took.
+        time: Duration,
+    },
+    /// A request over HTTP was answered, or refused.
+    Request {
+        /// The route, without what is a client's own; `other` where there is none.
+        path: &'a str,
+        /// With which status.
+        status: u16,
+        /// How long it took until the answer began.
         time: Duration,
     },
     /// A client was shown a list of tools.
@@ -67,8 +98,18 @@ pub enum Event<'a> {
 }
 
 /// Counts everything, in memory.
-#[derive(Debug, Default)]
-pub struct Counters(Mutex<Counts>);
+#[derive(Debug)]
+pub struct Counters {
+    counts: Arc<Mutex<Counts>>,
+    exposition: Exposition,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        let counts = Arc::default();
+        Self { exposition: Exposition::new(Arc::clone(&counts)), counts }
+    }
+}
 
 /// What was counted so far.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -82,6 +123,14 @@ pub struct Counts {
     pub empty_searches: u64,
     /// How long searches took together, in microseconds.
     pub search_us: u64,
+    /// Picks over HTTP.
+    pub picks: u64,
+    /// Picks that found nothing.
+    pub empty_picks: u64,
+    /// How long picks took together, in microseconds.
+    pub pick_us: u64,
+    /// Requests over HTTP, by route and status.
+    pub requests: BTreeMap<String, BTreeMap<u16, u64>>,
     /// Lists.
     pub lists: u64,
     /// The tokens that clients were shown in lists, and those of all tools that they may see.
@@ -121,7 +170,7 @@ pub struct UpstreamCounts {
 impl Counters {
     /// Returns what was counted so far.
     pub fn counts(&self) -> Counts {
-        lock(&self.0).clone()
+        lock(&self.counts).clone()
     }
 }
 
@@ -130,8 +179,17 @@ fn micros(time: Duration) -> u64 {
 }
 
 impl Meter for Counters {
+    fn text(&self) -> Option<String> {
+        self.exposition.text()
+    }
+
+    fn upstream(&self, name: &str) -> UpstreamCounts {
+        lock(&self.counts).upstreams.get(name).cloned().unwrap_or_default()
+    }
+
     fn record(&self, event: &Event<'_>) {
-        let mut counts = lock(&self.0);
+        self.exposition.observe(event);
+        let mut counts = lock(&self.counts);
         match *event {
             Event::Call { upstream, code, time, .. } => {
                 let upstream = counts.upstreams.entry(upstream.to_owned()).or_default();
@@ -145,6 +203,15 @@ impl Meter for Counters {
                 counts.searches += 1;
                 counts.empty_searches += u64::from(found == 0);
                 counts.search_us += micros(time);
+            }
+            Event::Pick { found, time } => {
+                counts.picks += 1;
+                counts.empty_picks += u64::from(found == 0);
+                counts.pick_us += micros(time);
+            }
+            Event::Request { path, status, .. } => {
+                // Routes are few; what clients make up is not among them.
+                *counts.requests.entry(path.to_owned()).or_default().entry(status).or_default() += 1;
             }
             Event::List { tokens, whole } => {
                 counts.lists += 1;
@@ -186,6 +253,10 @@ mod tests {
         }
         counters.record(&Event::Search { found: 3, time });
         counters.record(&Event::Search { found: 0, time });
+        counters.record(&Event::Pick { found: 0, time });
+        for status in [200, 200, 401] {
+            counters.record(&Event::Request { path: "/v1/pick", status, time });
+        }
         counters.record(&Event::List { tokens: 500, whole: 12_000 });
         for up in [true, true, false, true] {
             counters.record(&Event::Upstream { name: "git", up });
@@ -204,5 +275,36 @@ mod tests {
         assert_eq!((counts.models, counts.saved_tokens, counts.model_us), (2, 700, 3_000));
         assert_eq!(counts.unchanged["few-tools"], 1);
         assert_eq!((counts.sessions, counts.open_sessions), (2, 1));
+        assert_eq!((counts.picks, counts.empty_picks, counts.requests["/v1/pick"][&401]), (1, 1, 1));
+
+        let text = counters.text().expect("it is told");
+        for line in [
+            "picktools_calls_total{upstream=\"git\",outcome=\"done\"} 1",
+            "picktools_calls_total{upstream=\"git\",outcome=\"timed_out\"} 2",
+            "picktools_upstream_up{upstream=\"git\"} 1",
+            "picktools_upstream_starts_total{upstream=\"git\"} 2",
+            "picktools_searches_total{outcome=\"empty\"} 1",
+            "picktools_picks_total{outcome=\"found\"} 0",
+            "picktools_requests_total{path=\"/v1/pick\",status=\"401\"} 1",
+            "picktools_model_requests_total{outcome=\"few-tools\"} 1",
+            "picktools_model_requests_total{outcome=\"narrowed\"} 1",
+            "picktools_saved_tokens_total 700",
+            "picktools_sessions 1",
+            "picktools_call_seconds_count{upstream=\"git\"} 3",
+            "picktools_pick_seconds_bucket{le=\"0.002\"} 1",
+            "picktools_pick_seconds_bucket{le=\"0.001\"} 0",
+        ] {
+            assert!(text.lines().any(|told| told == line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn what_others_are_called_breaks_no_line() {
+        let counters = Counters::default();
+        let time = Duration::ZERO;
+        counters.record(&Event::Call { upstream: "a\"} 1\nb\\", tool: "t", code: None, time });
+        let text = counters.text().expect("it is told");
+        assert!(text.contains(r#"picktools_calls_total{upstream="a\"} 1\nb\\",outcome="done"} 1"#), "{text}");
+        assert!(text.lines().all(|line| line.starts_with("# ") || line.starts_with("picktools_")), "{text}");
     }
 }

@@ -120,6 +120,8 @@ pub struct HttpSettings {
     pub hosts: Vec<String>,
     /// The origins of pages that may call it; none unless said.
     pub origins: Vec<String>,
+    /// Whether tools may be run by `/v1/call`.
+    pub calls: bool,
     /// The most sessions; over it, that which was used longest ago ends.
     pub max_sessions: usize,
     /// After how many seconds without a word a session ends.
@@ -128,7 +130,7 @@ pub struct HttpSettings {
 
 impl Default for HttpSettings {
     fn default() -> Self {
-        Self { hosts: Vec::new(), origins: Vec::new(), max_sessions: 1_000, session_s: 1_800 }
+        Self { hosts: Vec::new(), origins: Vec::new(), calls: false, max_sessions: 1_000, session_s: 1_800 }
     }
 }
 

@@ -9,8 +9,9 @@ use picktools::check::{CheckReport, Severity};
 use picktools::excerpt::marked;
 use picktools::import::mcp::Server;
 use picktools::names::Advertising;
+use picktools::options::UNTRUSTED_MAX_PER_SOURCE;
 use picktools::provider::{Tokenizer, TranslateOptions, Translation};
-use picktools::{Access, CatalogOptions, Engine, Hydrator, Provider, Tool, translate};
+use picktools::{Access, Catalog, CatalogOptions, Engine, Hydrator, PickOptions, Provider, Tool, translate};
 use serde_json::Value;
 
 use crate::lock::lock;
@@ -45,9 +46,12 @@ pub(crate) struct Snapshot {
 
 /// What callers of one role may see.
 pub(crate) struct View {
-    pub(crate) access: Access,
+    /// How tools are picked for the caller, unless it wants less.
+    pub(crate) options: PickOptions,
     pub(crate) hydrator: Hydrator,
     pub(crate) marked_unsafe: Unsafe,
+    /// Whether there are tools that the caller is not told of.
+    pub(crate) hides: bool,
     /// The tools that may be seen, in the order of the catalog.
     pub(crate) tools: Vec<Arc<Tool>>,
     /// Their sources.
@@ -56,8 +60,13 @@ pub(crate) struct View {
 }
 
 impl Snapshot {
-    /// Makes it of what upstreams sent. Without `pins` all of it is believed.
-    pub(crate) fn build(settings: Arc<Settings>, sent: &[Sent], pins: Option<&Pins>) -> Result<Self, String> {
+    /// Makes it of what upstreams sent, after the tools of the operator's own catalog. Without `pins` all of it is believed.
+    pub(crate) fn build(
+        settings: Arc<Settings>,
+        own: Option<&Catalog>,
+        sent: &[Sent],
+        pins: Option<&Pins>,
+    ) -> Result<Self, String> {
         let untrusted_sources =
             sent.iter().filter(|sent| sent.rules.untrusted).map(|sent| sent.server.name.clone()).collect();
         let options = CatalogOptions { conflicts: Conflicts::Warn, untrusted_sources, ..CatalogOptions::default() };
@@ -68,9 +77,13 @@ impl Snapshot {
                 Admitted { files: files.collect(), ..Admitted::default() }
             }
         };
-        let catalog = match files.as_slice() {
-            [] => options.collect([]),
-            files => options.read_files(files),
+        let catalog = match (own, files.as_slice()) {
+            (None, []) => options.collect([]),
+            (None, files) => options.read_files(files),
+            (Some(own), []) => Ok(own.clone()),
+            (Some(own), files) => options
+                .read_files(files)
+                .and_then(|sent| own.with_tools(sent.tools().iter().map(|tool| tool.as_ref().clone()))),
         };
         let catalog = catalog.map_err(|error| error.to_string())?;
         for notice in catalog.notices() {
@@ -126,7 +139,25 @@ impl Snapshot {
                 sources.push(source.clone());
             }
         }
-        Ok(View { access, hydrator, marked_unsafe: role.marked_unsafe, tools, sources, tokens: OnceLock::new() })
+        let trusted: Vec<&Arc<Tool>> = tools.iter().filter(|tool| !tool.untrusted).collect();
+        let options = PickOptions {
+            // Each stranger has one place.
+            max_per_source: (trusted.len() < tools.len()).then_some(UNTRUSTED_MAX_PER_SOURCE),
+            trusted_sources: trusted.iter().filter_map(|tool| tool.source.clone()).collect(),
+            access,
+            ..PickOptions::default()
+        };
+        let mut view = View {
+            options,
+            hydrator,
+            marked_unsafe: role.marked_unsafe,
+            hides: false,
+            tools,
+            sources,
+            tokens: OnceLock::new(),
+        };
+        view.hides = catalog.tools().iter().any(|tool| view.is_hidden(&tool.id));
+        Ok(view)
     }
 
     /// The definition of a tool, as in `tools/list`.
@@ -145,16 +176,17 @@ impl Snapshot {
 
 impl View {
     /// Whether the caller is not told that a tool exists.
-    fn is_hidden(&self, id: &str) -> bool {
+    pub(crate) fn is_hidden(&self, id: &str) -> bool {
         matches!(self.hydrator.tool_of(id), Err(CallError::Ineligible { reasons, .. }) if is_hidden(&reasons))
     }
 
     /// Finds the tool that a name means: as it is written, or with another sign between the server and the tool.
     pub(crate) fn tool_of(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
         let name = tolerance::without_prefix(name);
-        let unknown = || CallError::UnknownTool { name: marked(name, 100).into_owned(), suggestions: Vec::new() };
+        let unknown = || self.hydrator.unknown(name);
         let unknown = match self.hydrator.tool_of(name) {
             Err(error @ CallError::UnknownTool { .. }) => error,
+            Err(CallError::Ineligible { reasons, .. }) if is_hidden(&reasons) => unknown(),
             Err(CallError::AmbiguousTool { name, mut candidates }) => {
                 candidates.retain(|id| !self.is_hidden(id));
                 let ambiguous = CallError::AmbiguousTool { name, candidates: candidates.clone() };

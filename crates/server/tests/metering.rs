@@ -26,6 +26,7 @@ async fn calls_searches_lists_sessions_and_upstreams_are_counted() {
     let gateway = Gateway::open(GatewayOptions {
         servers: vec![Server { name: "up".to_owned(), way }],
         settings: Settings::read(r#"{"mode": "search"}"#).expect("settings"),
+        catalog: None,
         environment: Arc::new(|name: &str| std::env::var_os(name)),
         kept: None,
         pins: None,

@@ -9,8 +9,8 @@ use crate::excerpt::{list, one_line};
 use crate::ranking::ToolId;
 use crate::scorer::Score;
 use crate::selection::{
-    CalledTogether, CoverEvidence, ExampleEvidence, ExampleOrigin, FusionEvidence, KeywordEvidence, Provenance,
-    RerankEvidence, SemanticEvidence, TermEvidence, WordEvidence,
+    CalledOften, CalledTogether, CoverEvidence, ExampleEvidence, ExampleOrigin, FusionEvidence, KeywordEvidence,
+    Provenance, RerankEvidence, SemanticEvidence, TermEvidence, WordEvidence,
 };
 use crate::text::{Field, TermKind, ValueKind};
 
@@ -126,6 +126,9 @@ pub(super) fn fits(provenance: &Provenance, tool: &Tool) -> Vec<String> {
     if let Some(CalledTogether { tool_id, together, .. }) = provenance.prior.iter().find_map(|prior| prior.by.first()) {
         let tasks = if *together == 1 { "task" } else { "tasks" };
         clauses.push(format!("{together} {tasks} called it with {tool_id:?}, which is in use"));
+    }
+    if let Some(CalledOften { tasks, .. }) = provenance.prior.iter().find_map(|prior| prior.popular.as_ref()) {
+        clauses.push(format!("{tasks} tasks called it, more than most tools"));
     }
     clauses
 }

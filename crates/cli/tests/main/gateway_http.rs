@@ -178,7 +178,7 @@ fn pages_of_others_and_other_names_of_this_machine_are_refused() {
     }
     let own = format!("http://{}", serving.address);
     assert_ne!(serving.post(&[("Origin", &own)], &hello).status, 403);
-    assert_eq!(serving.raw("GET", "/healthz", &[], "").status, 200);
+    assert_eq!(serving.raw("GET", "/health", &[], "").status, 200);
     assert_eq!(serving.raw("GET", "/other", &[], "").status, 404);
 }
 
@@ -484,7 +484,7 @@ fn clients_speak_tls_where_there_is_a_certificate() {
     let serving = Serving::start(place, &["--tls-cert", &shown[0], "--tls-key", &shown[1]]);
     let script = "import ssl, sys, urllib.request as r; c = ssl.create_default_context(cafile=sys.argv[1]); \
                   print(r.urlopen(sys.argv[2], context=c).read().decode())";
-    let url = format!("https://localhost:{}/healthz", serving.address.port());
+    let url = format!("https://localhost:{}/health", serving.address.port());
     let output = Command::new("python3").args(["-c", script, &shown[0], &url]).output().expect("it runs");
     assert_eq!(stdout(&output).trim(), "ok", "{}", stderr(&output));
 }

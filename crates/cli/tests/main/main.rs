@@ -37,6 +37,9 @@ mod mcp_servers;
 mod gateway;
 #[cfg(feature = "server")]
 mod gateway_http;
+// The HTTP interface.
+#[cfg(feature = "server")]
+mod http_api;
 // The way to models.
 #[cfg(feature = "server")]
 mod model_proxy;
