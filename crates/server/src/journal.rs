@@ -6,6 +6,8 @@
 
 mod entry;
 mod noting;
+#[cfg(test)]
+mod tests;
 mod thread;
 
 use std::collections::HashSet;
@@ -18,7 +20,9 @@ use picktools::{PickOptions, Query, Selection};
 use tokio::sync::broadcast;
 
 use self::entry::Noted;
-pub(crate) use self::entry::{Approval, Called, Entry, Narrowing, Via, Waiting, What};
+#[expect(unused_imports, reason = "for whoever watches")]
+pub(crate) use self::entry::What;
+pub(crate) use self::entry::{Approval, Called, Entry, Narrowing, Via, Waiting};
 pub(crate) use self::noting::Noting;
 use self::thread::{Message, Recorder};
 use crate::audit::AuditWriter;
@@ -72,6 +76,7 @@ impl Journal {
     }
 
     /// What is noted from now on.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for whoever watches"))]
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<Arc<Entry>> {
         self.live.subscribe()
     }
@@ -126,7 +131,7 @@ impl Journal {
                 // A call has an id of its own, and is decided once.
                 (_, true) => !decided.insert(identity),
                 (Some(_), false) => {
-                    drop(decided.insert(identity));
+                    decided.insert(identity);
                     false
                 }
                 (None, false) => decided.remove(&identity),
@@ -165,8 +170,8 @@ impl Journal {
         if let Some(tell) = &self.tell
             && tell.send(Message::Flush(done)).is_ok()
         {
-            // It may have taken too long: nobody waits for ever.
-            drop(ended.recv_timeout(END));
+            // Where it takes too long, nobody waits for ever.
+            let _done = ended.recv_timeout(END);
         }
     }
 }

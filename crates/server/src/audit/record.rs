@@ -92,6 +92,10 @@ pub struct CallRecord {
 pub struct PolicyRecord {
     /// What has become another: `start`, `settings`, `catalog`, `approvals`, `file`, `access`.
     pub changed: Vec<String>,
+    /// The version of the program.
+    pub program: Option<String>,
+    /// What the vectors of its embedding model depend on.
+    pub model: Option<String>,
     /// The digest of the catalog.
     pub catalog: Option<String>,
     /// What roles may do.

@@ -274,7 +274,7 @@ impl AuditWriter {
             }
             write_for_owner(&path, &lines).map_err(|error| failed(&error))?;
         }
-        drop(self.catalogs.insert(digest.to_owned()));
+        self.catalogs.insert(digest.to_owned());
         Ok(())
     }
 }

@@ -89,7 +89,9 @@ impl Recorder {
             failed = written.is_err().then(Instant::now);
             *lock(&self.fault) = written.err();
             // Whoever waits may have gone.
-            waiting.drain(..).for_each(|done| drop(done.send(())));
+            for done in waiting.drain(..) {
+                let _gone = done.send(());
+            }
             if has_ended {
                 return;
             }
