@@ -82,7 +82,7 @@ impl From<Refusal> for Problem {
             Code::AmbiguousTool | Code::NotConfirmed | Code::Cancelled => StatusCode::CONFLICT,
             Code::InvalidArguments => StatusCode::UNPROCESSABLE_ENTITY,
             Code::NotAllowed | Code::Quarantined => StatusCode::FORBIDDEN,
-            Code::UpstreamDown | Code::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Code::UpstreamDown | Code::Busy | Code::NotAudited => StatusCode::SERVICE_UNAVAILABLE,
             Code::UpstreamDied | Code::UpstreamError | Code::ResultBlocked => StatusCode::BAD_GATEWAY,
             Code::TimedOut => StatusCode::GATEWAY_TIMEOUT,
             Code::NotCarried => StatusCode::NOT_IMPLEMENTED,

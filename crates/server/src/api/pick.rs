@@ -151,6 +151,7 @@ impl Picking {
     }
 
     fn answer(&self, request: PickRequest) -> Result<PickAnswer, Problem> {
+        self.api.hub.journal.ready()?;
         let query = query(request.query, request.messages.as_ref())?;
         let options = sight::within(&self.view, request.options)?;
         if options.max_candidates > MAX_PICKS {
@@ -166,6 +167,7 @@ impl Picking {
         hub.journal.selected(&Selected {
             key: &self.sender.key,
             role: &self.sender.role,
+            session: None,
             via: Via::Pick,
             query: &query,
             options: &options,
