@@ -46,6 +46,9 @@ mod model_proxy;
 // The audit: what is recorded, what is noticed, and what is run again.
 #[cfg(feature = "server")]
 mod audit;
+// All of it together.
+#[cfg(feature = "server")]
+mod whole_path;
 // The gateway before the servers of people's clients.
 #[cfg(feature = "server")]
 mod init;

@@ -26,7 +26,7 @@ const TURNS: [(&str, &[&str]); 5] = [
 ];
 
 /// A provider whose model calls what it is told to, if it is shown it.
-struct Provider {
+pub(crate) struct Provider {
     child: Child,
     port: u16,
     log: PathBuf,
@@ -36,12 +36,18 @@ impl Provider {
     fn start(place: &Place) -> Self {
         let wanted: serde_json::Map<String, Value> =
             TURNS.iter().map(|(said, tools)| ((*said).to_owned(), json!(tools))).collect();
-        place.write("wanted.json", &Value::Object(wanted));
+        Self::answering(place, &Value::Object(wanted), r#"{"q": "x"}"#)
+    }
+
+    /// One whose model calls these tools by what was said, with these arguments as it writes them.
+    pub(crate) fn answering(place: &Place, wanted: &Value, arguments: &str) -> Self {
+        place.write("wanted.json", wanted);
         let log = place.path("provider.log");
         fs::write(&log, "").expect("a file");
         let mut child = Command::new("python3")
             .arg(root("crates/cli/tests/servers/provider.py"))
             .args([&log, &place.path("wanted.json")])
+            .arg(arguments)
             .stdout(Stdio::piped())
             .spawn()
             .expect("it starts");
@@ -50,7 +56,7 @@ impl Provider {
         Self { child, port: line.trim().parse().expect("a port"), log }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/v1", self.port)
     }
 

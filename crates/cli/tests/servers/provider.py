@@ -1,7 +1,7 @@
 """A provider of models that speaks as OpenAI and as Anthropic do. Its model calls the tools that it is told to, if it is shown them.
 
-provider.py LOG WANTED: LOG gets each request as a line of JSON; WANTED is a file that has, by what the user says, the names of
-the tools to call one after the other. Prints its port. What the user says may also be: fault, broken, slow.
+provider.py LOG WANTED [ARGUMENTS]: LOG gets each request as a line of JSON; WANTED is a file that has, by what the user says, the names of
+the tools to call one after the other, in OpenAI's chat with ARGUMENTS as they stand. Prints its port. What the user says may also be: fault, broken, slow.
 """
 
 import json
@@ -10,6 +10,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 LOG, WANTED = sys.argv[1], json.load(open(sys.argv[2], encoding="utf-8"))
+ARGUMENTS = sys.argv[3] if len(sys.argv) > 3 else '{"q": "x"}'
 USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
 
 
@@ -55,7 +56,7 @@ class Talk:
 
 def chat(talk):
     if talk.call:
-        call = {"id": f"call_{len(talk.results)}", "type": "function", "function": {"name": talk.call, "arguments": '{"q": "x"}'}}
+        call = {"id": f"call_{len(talk.results)}", "type": "function", "function": {"name": talk.call, "arguments": ARGUMENTS}}
         return {"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls"
     return {"role": "assistant", "content": talk.text}, "stop"
 

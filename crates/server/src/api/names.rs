@@ -1,5 +1,6 @@
 //! Names, definitions and calls: what tools there are, what names mean, and whether calls fit.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Extension;
@@ -115,6 +116,9 @@ pub(crate) struct ValidateRequest {
     #[serde(default)]
     #[schema(value_type = Option<String>, example = "openai")]
     provider: Option<Provider>,
+    /// With `provider`: from ids of tools to the names that the model was shown, as they were given to `/v1/translate`.
+    #[serde(default)]
+    names: Option<BTreeMap<String, String>>,
     /// Calls: at most 1,000.
     #[serde(default)]
     #[schema(max_items = 1000)]
@@ -200,13 +204,20 @@ pub(super) async fn validate(
         (Some(_), Some(_)) => return Err(Problem::invalid("send either `calls` or `answer`")),
         (Some(_), None) => return Err(Problem::invalid("an answer needs its provider").at("provider")),
     };
+    if request.names.is_some() && request.provider.is_none() {
+        return Err(
+            Problem::invalid("`names` are those of a provider's definitions; say which provider").at("provider")
+        );
+    }
     at_most(calls.len(), "calls")?;
     let (_, view) = api.view(&sender.role).await?;
     let body = apart(move || {
         let hydrator = match request.provider {
             None => view.hydrator.clone(),
             Some(provider) => {
-                view.hydrator.translated(&translated(&view.tools, provider, TranslateOptions::default())?)
+                let options =
+                    TranslateOptions { advertising: advertising(request.names), ..TranslateOptions::default() };
+                view.hydrator.translated(&translated(&view.tools, provider, options)?)
             }
         };
         let held = |call: ToolCall| match hydrator.hydrate(&call) {
@@ -256,7 +267,7 @@ pub(crate) struct TranslateRequest {
     deferred: bool,
     /// From ids of tools to the names that a model is shown.
     #[serde(default)]
-    names: Option<std::collections::BTreeMap<String, String>>,
+    names: Option<BTreeMap<String, String>>,
 }
 
 /// Writes tools in a provider's format, and tells what that cannot express.
@@ -282,11 +293,16 @@ pub(super) async fn translate_tools(
                 .map(|name| view.tool_of(name).cloned().map_err(|error| Refusal::of(error, name).into()))
                 .collect::<Result<Vec<_>, Problem>>()?,
         };
-        let advertising = request.names.map_or(Advertising::Canonical, Advertising::ProviderMap);
+        let advertising = advertising(request.names);
         let options = TranslateOptions { strict: request.strict, advertising, deferred: request.deferred };
         written(&translated(&tools, request.provider, options)?)
     });
     Ok(json(body.await?))
+}
+
+/// What a model is shown tools by.
+fn advertising(names: Option<BTreeMap<String, String>>) -> Advertising {
+    names.map_or(Advertising::Canonical, Advertising::ProviderMap)
 }
 
 fn translated(
