@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::calls::Caller;
 use crate::error::GatewayError;
+use crate::figures::Figures;
 use crate::handler::Handler;
 use crate::http::{self, Door, Http};
 use crate::hub::Hub;
@@ -127,6 +128,7 @@ impl Gateway {
         let planned = plan(servers, &settings)?;
         let settings = Arc::new(settings);
         let first = Snapshot::build(Arc::clone(&settings), &[], None).map_err(GatewayError::Snapshot)?;
+        let figures = Arc::new(Figures::before(meter));
         let hub = Arc::new(Hub {
             upstreams: RwLock::default(),
             settings: RwLock::new(settings),
@@ -136,8 +138,10 @@ impl Gateway {
             live: watch::Sender::default(),
             rounds: Rounds::default(),
             queue,
+            pins: pins.clone(),
             share,
-            meter,
+            meter: Arc::clone(&figures) as Arc<dyn Meter>,
+            figures,
             journal: Journal::new(),
             environment,
         });

@@ -7,8 +7,10 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
+use crate::figures::Figures;
 use crate::journal::Journal;
 use crate::metrics::Meter;
+use crate::pins::Pins;
 use crate::queue::CallQueue;
 use crate::refusal::{Code, Refusal};
 use crate::rounds::Rounds;
@@ -33,8 +35,11 @@ pub(crate) struct Hub {
     pub(crate) live: watch::Sender<BTreeMap<String, Result<(), String>>>,
     pub(crate) rounds: Rounds,
     pub(crate) queue: Option<CallQueue>,
+    /// Which definitions were approved; without it all are believed.
+    pub(crate) pins: Option<Pins>,
     pub(crate) share: Share,
     pub(crate) meter: Arc<dyn Meter>,
+    pub(crate) figures: Arc<Figures>,
     pub(crate) journal: Journal,
     pub(crate) environment: Arc<Environment>,
 }
