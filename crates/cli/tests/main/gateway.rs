@@ -36,7 +36,7 @@ impl Place {
     }
 
     /// With the faulty server alone, as `up`.
-    fn faulty() -> Self {
+    pub(crate) fn faulty() -> Self {
         let place = Self::with(&json!({}));
         let mut server = upstream();
         server["env"] = json!({"UPSTREAM_LOG": place.path("log"), "UPSTREAM_CHANGES": place.path("changes")});
@@ -231,7 +231,7 @@ fn code(result: &Value) -> &str {
     result["_meta"]["picktools/error"]["code"].as_str().unwrap_or_else(|| panic!("a refusal: {result}"))
 }
 
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + TIME;
     while !holds() {
         assert!(Instant::now() < until, "{what}");

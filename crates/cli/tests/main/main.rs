@@ -37,6 +37,9 @@ mod mcp_servers;
 mod gateway;
 #[cfg(feature = "server")]
 mod gateway_http;
+// What its operator sees.
+#[cfg(feature = "server")]
+mod console;
 // The way to models.
 #[cfg(feature = "server")]
 mod model_proxy;
