@@ -5,4 +5,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/fetch-models.sh
 scripts/fetch-servers.sh
+scripts/fetch-browser.sh
 cargo test --release

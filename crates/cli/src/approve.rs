@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use picktools::excerpt::marked;
-use picktools_server::{CallQueue, Held, Pins, QueuedCall};
+use picktools_server::{CallQueue, Held, Pins, QueuedCall, changes};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -161,35 +161,4 @@ fn show(waiting: &Waiting<'_>) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// What two definitions do not have in common, by JSON pointer.
-fn changes(before: Option<&Value>, now: &Value) -> BTreeMap<String, (Option<Value>, Option<Value>)> {
-    fn leaves(value: &Value, pointer: &str, found: &mut BTreeMap<String, Value>) {
-        match value {
-            Value::Object(members) if !members.is_empty() => {
-                for (key, member) in members {
-                    leaves(member, &format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1")), found);
-                }
-            }
-            Value::Array(items) if !items.is_empty() => {
-                for (index, item) in items.iter().enumerate() {
-                    leaves(item, &format!("{pointer}/{index}"), found);
-                }
-            }
-            leaf => drop(found.insert(pointer.to_owned(), leaf.clone())),
-        }
-    }
-    let (mut old, mut new) = (BTreeMap::new(), BTreeMap::new());
-    if let Some(before) = before {
-        leaves(before, "", &mut old);
-    }
-    leaves(now, "", &mut new);
-    let pointers: BTreeSet<String> = old.keys().chain(new.keys()).cloned().collect();
-    let differs = |pointer: &String| old.get(pointer) != new.get(pointer);
-    let pair = |pointer: String| {
-        let values = (old.get(&pointer).cloned(), new.get(&pointer).cloned());
-        (pointer, values)
-    };
-    pointers.into_iter().filter(differs).map(pair).collect()
 }

@@ -45,6 +45,10 @@ pub(super) struct ServeCommand {
     /// Likewise for models that speak as Anthropic's do.
     #[arg(long, value_name = "URL", help_heading = heading::GATEWAY)]
     anthropic_url: Option<String>,
+    /// Make a key for the console that is good as long as this runs, and print the link to it (docs/console.md). For this
+    /// machine alone.
+    #[arg(long, help_heading = heading::GATEWAY)]
+    console: bool,
     /// Print a new key and the entry for the settings, and serve nothing.
     #[arg(long, value_name = "NAME", help_heading = heading::GATEWAY)]
     new_key: Option<String>,
@@ -65,8 +69,9 @@ impl ServeCommand {
             .map(|paths| CatalogFiles { paths, reading: self.reading });
         given.providers = Providers { openai: self.openai_url, anthropic: self.anthropic_url };
         let options = given.options(&self.servers, Share::Owner)?;
-        let http =
-            Http { listen: self.listen, tls: self.tls_cert.clone().zip(self.tls_key.clone()), plain: self.plain_http };
+        let (console, digest) = self.console.then(new_key).transpose()?.unzip();
+        let tls = self.tls_cert.clone().zip(self.tls_key.clone());
+        let http = Http { listen: self.listen, tls, plain: self.plain_http, console: digest };
         let proxy = &options.settings.proxy;
         let models = [("OpenAI", "/v1", proxy.openai.is_some()), ("Anthropic", "", proxy.anthropic.is_some())];
         let models = models.into_iter().filter(|&(_, _, is_set)| is_set).map(|(name, base, _)| (name, base));
@@ -82,6 +87,9 @@ impl ServeCommand {
                         "serving models that speak as {name} does at {scheme}://{}{base}",
                         serving.address()
                     ));
+                }
+                if let Some(key) = &console {
+                    output::note(format!("console: {scheme}://{}/console#key={key}", serving.address()));
                 }
                 tokio::select! {
                     ended = serving.ended() => ended,

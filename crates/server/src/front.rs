@@ -24,7 +24,7 @@ pub(crate) const CALL: &str = "call_tool";
 const USUAL: usize = 8;
 const MOST: usize = 50;
 /// The tokens of their definitions.
-const SEARCH_TOKENS: usize = 6_000;
+pub(crate) const SEARCH_TOKENS: usize = 6_000;
 /// How long a search may take.
 const TIME: Duration = Duration::from_secs(5);
 /// How many servers are named in a description.

@@ -152,6 +152,7 @@ impl Gateway {
             live: watch::Sender::default(),
             rounds: Rounds::default(),
             queue,
+            pins: pins.clone(),
             share,
             meter,
             journal,

@@ -25,6 +25,8 @@ pub(crate) struct Guests {
     keys: Vec<Arc<Guest>>,
     /// Who comes without a key; nobody where it is `None`.
     anonymous: Option<Arc<Guest>>,
+    /// Who holds the key that was made for the console when the gateway started.
+    console: Option<Arc<Guest>>,
 }
 
 /// A key, and what it is doing.
@@ -164,7 +166,38 @@ impl Guests {
         Ok(Self {
             keys: settings.keys.iter().map(guest).collect::<Result<_, _>>()?,
             anonymous: anonymous.map(|role| guest(&Key::anonymous(role))).transpose()?,
+            console: before.console.clone(),
         })
+    }
+
+    /// Lets an operator in besides, by the digest of a key that the settings do not hold: into the console alone.
+    pub(crate) fn with_console(self, digest: &str) -> Result<Self, GatewayError> {
+        Ok(Self { console: Some(Guest::of(&Key::console(digest))?), ..self })
+    }
+
+    /// The operator whose key it is. Who comes without a key is none, whatever role that has.
+    pub(crate) fn operator(&self, key: Option<&str>, settings: &Settings) -> Result<Arc<Guest>, Refused> {
+        let is_operator = |guest: &Arc<Guest>| settings.role(&guest.role).operator;
+        if self.console.is_none() && !self.keys.iter().any(is_operator) {
+            let message = "nobody is an operator here: start with `picktools serve --console`, or give a key a role with \
+                           \"operator\": true in the settings";
+            return Err(Refused::new(StatusCode::FORBIDDEN, message));
+        }
+        let Some(key) = key else {
+            return Err(Refused::new(StatusCode::UNAUTHORIZED, "an operator's key is needed: Authorization: Bearer …"));
+        };
+        let digest = crate::keys::digest(key);
+        if let Some(console) = self.console.as_ref().filter(|console| console.digest == digest) {
+            return Ok(Arc::clone(console));
+        }
+        let guest = self.of(Some(key))?;
+        if is_operator(&guest) {
+            return Ok(guest);
+        }
+        Err(Refused::new(
+            StatusCode::FORBIDDEN,
+            "this key is no operator's: its role needs \"operator\": true in the settings",
+        ))
     }
 
     /// Those who are there.

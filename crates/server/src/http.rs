@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -23,6 +23,7 @@ use tokio::time::sleep;
 
 use crate::api::Api;
 use crate::calls::Caller;
+use crate::console;
 use crate::error::GatewayError;
 use crate::guests::{Guest, Guests, Place, Placed, Places, Refused, Sender, bearer};
 use crate::handler::{Handler, SESSION};
@@ -62,6 +63,9 @@ pub struct Http {
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Whether others than this machine may be served without TLS, as where something before it speaks TLS.
     pub plain: bool,
+    /// The digest of a key for the console, as [`new_key`](crate::new_key) makes them, beside those of the settings: for
+    /// this machine alone, and as long as the gateway runs.
+    pub console: Option<String>,
 }
 
 /// The HTTP side of a gateway.
@@ -85,8 +89,28 @@ struct Pages {
 impl Pages {
     /// Refuses what a browser sends for a page of somebody else: under another name of this machine, or from another origin.
     fn check(&self, headers: &HeaderMap) -> Result<(), Refused> {
-        let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
-        let host = text(header::HOST).unwrap_or_default();
+        self.check_host(headers)?;
+        if text(headers, header::ORIGIN).is_some_and(|origin| self.origins.iter().all(|known| known != origin)) {
+            return Err(Refused::new(StatusCode::FORBIDDEN, "pages of this Origin may not call; see http.origins"));
+        }
+        Ok(())
+    }
+
+    /// Refuses what no page of the gateway itself sends, by whichever of its names it is reached.
+    fn check_own(&self, headers: &HeaderMap) -> Result<(), Refused> {
+        self.check_host(headers)?;
+        let host = text(headers, header::HOST).unwrap_or_default();
+        let is_own = |origin: &str| origin.split_once("://").is_some_and(|(_, named)| named.eq_ignore_ascii_case(host));
+        match text(headers, header::ORIGIN) {
+            Some(origin) if !is_own(origin) => {
+                Err(Refused::new(StatusCode::FORBIDDEN, "the console is for its own page alone"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_host(&self, headers: &HeaderMap) -> Result<(), Refused> {
+        let host = text(headers, header::HOST).unwrap_or_default();
         let named = |known: &String| {
             let (name, port) = host.split_at_checked(known.len()).unwrap_or_default();
             name.eq_ignore_ascii_case(known) && (port.is_empty() || port.starts_with(':'))
@@ -94,11 +118,12 @@ impl Pages {
         if headers.get_all(header::HOST).iter().count() != 1 || !self.hosts.iter().any(named) {
             return Err(Refused::new(StatusCode::FORBIDDEN, "this machine is not known by that Host; see http.hosts"));
         }
-        if text(header::ORIGIN).is_some_and(|origin| self.origins.iter().all(|known| known != origin)) {
-            return Err(Refused::new(StatusCode::FORBIDDEN, "pages of this Origin may not call; see http.origins"));
-        }
         Ok(())
     }
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).map(|value| value.to_str().unwrap_or_default())
 }
 
 /// A session: whose it is, and when it was last used.
@@ -343,6 +368,33 @@ async fn model(State(door): State<ModelDoor>, request: Request) -> Response {
     }
 }
 
+/// Lets a request for what the console shows in, or not.
+async fn operate(State((door, hub)): State<(Arc<Door>, Arc<Hub>)>, mut request: Request, next: Next) -> Response {
+    let admit = |headers: &HeaderMap| {
+        door.pages.check_own(headers)?;
+        let guest = door.read().operator(bearer(headers)?, &hub.settings())?;
+        guest.count()?;
+        let place = door.places.take(&guest)?;
+        Ok((guest, place))
+    };
+    match admit(request.headers()) {
+        Ok((guest, place)) => {
+            let sender = Sender { role: Arc::clone(&guest.role), key: Arc::clone(&guest.name) };
+            drop(request.extensions_mut().insert(sender));
+            Placed::answer(next.run(request).await, Some(place))
+        }
+        Err(refused) => Refused::into_response(refused),
+    }
+}
+
+/// Lets a request for the console's page in, or not. There is nothing in it that is anybody's.
+async fn look(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    match door.pages.check_own(request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refused.into_response(),
+    }
+}
+
 /// A gateway that listens.
 pub(crate) struct Listening {
     pub(crate) door: Arc<Door>,
@@ -372,8 +424,18 @@ impl Drop for Listening {
 
 /// Starts to listen.
 pub(crate) async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> Result<Listening, GatewayError> {
-    let guests = Guests::new(settings, &http.listen, &Guests::default())?;
+    let mut guests = Guests::new(settings, &http.listen, &Guests::default())?;
     let is_local = http.listen.ip().is_loopback();
+    if let Some(digest) = &http.console {
+        if !is_local {
+            return Err(GatewayError::Settings(format!(
+                "{} can be reached from other machines: instead of --console, give a key of the settings a role with \
+                 \"operator\": true",
+                http.listen
+            )));
+        }
+        guests = guests.with_console(digest)?;
+    }
     if !is_local && http.tls.is_none() && !http.plain {
         return Err(GatewayError::Settings(format!(
             "{} can be reached from other machines: give --tls-cert and --tls-key, or --plain-http where something before it \
@@ -433,6 +495,10 @@ pub(crate) async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> 
         .route("/metrics", get(metrics).with_state(desk.clone()))
         .route("/health", get(|| async { "ok\n" }))
         .route("/ready", get(ready).with_state(desk));
+    let operators = middleware::from_fn_with_state((Arc::clone(&door), Arc::clone(hub)), operate);
+    let console = console::parts(Arc::clone(hub)).layer(operators);
+    let page = console::page().layer(middleware::from_fn_with_state(Arc::clone(&door), look));
+    app = app.merge(page.merge(console).layer(middleware::from_fn(console::bound)));
     let proxy = Arc::new(Proxy::new(Arc::clone(hub))?);
     for api in proxy::Api::ALL {
         let state = ModelDoor { door: Arc::clone(&door), proxy: Arc::clone(&proxy), api };

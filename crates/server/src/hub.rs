@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use crate::journal::Journal;
 use crate::metrics::Meter;
+use crate::pins::Pins;
 use crate::queue::CallQueue;
 use crate::refusal::{Code, Refusal};
 use crate::rounds::Rounds;
@@ -36,6 +37,8 @@ pub(crate) struct Hub {
     pub(crate) live: watch::Sender<BTreeMap<String, Result<(), String>>>,
     pub(crate) rounds: Rounds,
     pub(crate) queue: Option<CallQueue>,
+    /// Which definitions were approved; without it all are believed.
+    pub(crate) pins: Option<Pins>,
     pub(crate) share: Share,
     pub(crate) meter: Arc<dyn Meter>,
     pub(crate) journal: Journal,

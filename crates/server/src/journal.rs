@@ -76,7 +76,6 @@ impl Journal {
     }
 
     /// What is noted from now on.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for whoever watches"))]
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<Arc<Entry>> {
         self.live.subscribe()
     }

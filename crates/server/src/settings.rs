@@ -102,6 +102,19 @@ fn parallel() -> usize {
 }
 
 impl Key {
+    /// What holds for the key that is made for the console, by its digest.
+    pub(crate) fn console(sha256: &str) -> Self {
+        Self {
+            name: "console".to_owned(),
+            sha256: sha256.to_owned(),
+            role: None,
+            per_minute: per_minute(),
+            burst: burst(),
+            parallel: parallel(),
+            expires: None,
+        }
+    }
+
     /// What holds for whoever comes without a key, from this machine.
     pub(crate) fn anonymous(role: &str) -> Self {
         Self {

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -18,6 +19,8 @@ pub(crate) struct Serving {
     child: Child,
     pub(crate) address: SocketAddr,
     pub(crate) place: Place,
+    /// What it says after that.
+    lines: Receiver<String>,
 }
 
 impl Serving {
@@ -38,8 +41,19 @@ impl Serving {
             .map_while(Result::ok)
             .find_map(|line| line.split("://").nth(1)?.trim_end_matches("/mcp").parse().ok())
             .expect("it says where it listens");
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
-        Self { child, address, place }
+        let (tell, heard) = channel();
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
+        Self { child, address, place, lines: heard }
+    }
+
+    /// The rest of the next line that begins so.
+    pub(crate) fn said(&self, beginning: &str) -> String {
+        loop {
+            let line = self.lines.recv_timeout(Duration::from_secs(20)).expect("it says so");
+            if let Some(rest) = line.strip_prefix(beginning) {
+                return rest.to_owned();
+            }
+        }
     }
 
     /// With the server whose tools go right and wrong, under these settings.

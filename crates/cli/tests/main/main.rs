@@ -40,6 +40,9 @@ mod gateway_http;
 // The HTTP interface.
 #[cfg(feature = "server")]
 mod http_api;
+// What its operator sees.
+#[cfg(feature = "server")]
+mod console;
 // The way to models.
 #[cfg(feature = "server")]
 mod model_proxy;
