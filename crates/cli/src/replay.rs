@@ -90,8 +90,7 @@ impl ReplayCommand {
         }
         let selections = verified.kinds.get("selection").copied().unwrap_or_default();
         let (counts, differences) = self.again(selections)?;
-        let answer =
-            Answer { audit: &verified, selections: Some(&counts), differences: &differences, served: None };
+        let answer = Answer { audit: &verified, selections: Some(&counts), differences: &differences, served: None };
         self.end(&answer, is_whole && counts.are_same())
     }
 
@@ -124,7 +123,9 @@ impl ReplayCommand {
         bar.finish_and_clear();
         let passed_over = passed_over?;
         if passed_over > 0 {
-            output::warn(format!("{passed_over} lines are no records that this program can read, and were passed over"));
+            output::warn(format!(
+                "{passed_over} lines are no records that this program can read, and were passed over"
+            ));
         }
         output::warnings(again.warnings(), "");
         Ok(again.end())

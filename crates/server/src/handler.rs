@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use picktools::{PickOptions, Query, Selection, Tool as CatalogTool};
 use picktools::provider::{Arguments, Tokenizer, ToolCall};
+use picktools::{PickOptions, Query, Selection, Tool as CatalogTool};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, ContentBlock,
     Extensions, GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,

@@ -291,7 +291,8 @@ pub(crate) async fn decide(
     let Some(queue) = queue.cloned() else { return Err(refused(WHY)) };
     let asked = queue::Asked::new(owner, call);
     let decided = tokio::task::spawn_blocking(move || queue.ask(asked)).await;
-    let decided = decided.map_err(|error| error.to_string()).and_then(|decided| decided.map_err(|error| error.to_string()));
+    let decided =
+        decided.map_err(|error| error.to_string()).and_then(|decided| decided.map_err(|error| error.to_string()));
     if let Ok(Some((id, decision))) = &decided
         && let Some(decision) = decision.word()
     {

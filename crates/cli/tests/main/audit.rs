@@ -105,10 +105,8 @@ fn what_is_decided_is_recorded_without_secrets_and_can_be_run_again() {
     assert_eq!((&selections[0]["picks"][0]["tool"], &selections[0]["key"]), (&json!("up/add"), &json!("client")));
     assert_eq!(selections[6]["redacted"], true);
     assert_ne!(selections[7]["access"], selections[0]["access"], "fewer sources were asked for");
-    let outcomes: Vec<(Value, Value)> = of_kind(&folder, "call")
-        .iter()
-        .map(|call| (call["requested"].clone(), call["outcome"].clone()))
-        .collect();
+    let outcomes: Vec<(Value, Value)> =
+        of_kind(&folder, "call").iter().map(|call| (call["requested"].clone(), call["outcome"].clone())).collect();
     let expected = [
         ("up__add", "done"),
         ("up__fails", "failed"),
@@ -121,7 +119,10 @@ fn what_is_decided_is_recorded_without_secrets_and_can_be_run_again() {
     assert_eq!(approvals.len(), 1, "it is noted once: {approvals:?}");
     assert_eq!((&approvals[0]["decision"], &approvals[0]["call"]), (&json!("allowed"), &json!(call)));
     let policies = of_kind(&folder, "policy");
-    assert_eq!((&policies[0]["changed"], &policies[0]["program"]), (&json!(["start"]), &json!(env!("CARGO_PKG_VERSION"))));
+    assert_eq!(
+        (&policies[0]["changed"], &policies[0]["program"]),
+        (&json!(["start"]), &json!(env!("CARGO_PKG_VERSION")))
+    );
     assert!(policies[0]["model"].is_string() && policies[0]["roles"]["default"]["access"].is_string());
 
     let told = replayed(&folder, &[], 0);
@@ -145,38 +146,80 @@ fn edit(folder: &Path, change: impl FnOnce(&mut Vec<String>)) {
 
 const HARMS: [Harm; 13] = [
     ("a line is removed", |folder| edit(folder, |lines| drop(lines.remove(3))), "line 4 has the number 5 where 4"),
-    ("a line is altered", |folder| edit(folder, |lines| lines[3] = lines[3].replace("client", "nobody")), "line 5 does not follow"),
+    (
+        "a line is altered",
+        |folder| edit(folder, |lines| lines[3] = lines[3].replace("client", "nobody")),
+        "line 5 does not follow",
+    ),
     ("lines are swapped", |folder| edit(folder, |lines| lines.swap(3, 4)), "line 4 has the number 5 where 4"),
-    ("a line is repeated", |folder| edit(folder, |lines| lines.insert(3, lines[3].clone())), "line 5 has the number 4 where 5"),
+    (
+        "a line is repeated",
+        |folder| edit(folder, |lines| lines.insert(3, lines[3].clone())),
+        "line 5 has the number 4 where 5",
+    ),
     ("the end is cut off", |folder| edit(folder, |lines| drop(lines.pop())), "the end was cut off"),
     (
         "the last line is altered",
-        |folder| edit(folder, |lines| *lines.last_mut().expect("a line") = lines[lines.len() - 1].replace("client", "nobody")),
+        |folder| {
+            edit(folder, |lines| {
+                *lines.last_mut().expect("a line") = lines[lines.len() - 1].replace("client", "nobody")
+            })
+        },
         "is not the record that head.json names",
     ),
-    ("the beginning is removed", |folder| edit(folder, |lines| drop(lines.drain(..2))), "line 1 has the number 3, and not that of the file's name"),
-    ("a line is put in", |folder| edit(folder, |lines| lines.insert(2, "{\"version\":1}".to_owned())), "line 3 is no record"),
+    (
+        "the beginning is removed",
+        |folder| edit(folder, |lines| drop(lines.drain(..2))),
+        "line 1 has the number 3, and not that of the file's name",
+    ),
+    (
+        "a line is put in",
+        |folder| edit(folder, |lines| lines.insert(2, "{\"version\":1}".to_owned())),
+        "line 3 is no record",
+    ),
     (
         "a line is of another version",
         |folder| edit(folder, |lines| lines[3] = lines[3].replacen("\"version\":1", "\"version\":2", 1)),
         "line 4 is of version 2",
     ),
     ("all is emptied", |folder| fs::write(&files(folder)[0], "").expect("it is written"), "the end was cut off"),
-    ("the head is removed", |folder| fs::remove_file(folder.join("head.json")).expect("it is removed"), "head.json is missing"),
-    ("the head is no head", |folder| fs::write(folder.join("head.json"), "{}").expect("it is written"), "head.json is no head"),
+    (
+        "the head is removed",
+        |folder| fs::remove_file(folder.join("head.json")).expect("it is removed"),
+        "head.json is missing",
+    ),
+    (
+        "the head is no head",
+        |folder| fs::write(folder.join("head.json"), "{}").expect("it is written"),
+        "head.json is no head",
+    ),
     (
         "a file of another audit is put beside",
-        |folder| drop(fs::copy(&files(folder)[0], folder.join("audit-000000000099.jsonl")).expect("it is copied")),
+        |folder| put(&files(folder)[0], &folder.join("audit-000000000099.jsonl")),
         "audit-000000000099.jsonl: line 1 has the number 1 where",
     ),
 ];
+
+/// Puts a file in the place of a folder, which the gateway may make anew meanwhile.
+fn replace(folder: &Path) {
+    for number in 0.. {
+        fs::rename(folder, folder.with_extension(format!("gone-{number}"))).expect("it is moved");
+        if fs::write(folder, "in its place").is_ok() {
+            return;
+        }
+    }
+}
+
+fn put(from: &Path, to: &Path) {
+    let _bytes = fs::copy(from, to).expect("it is copied");
+}
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder");
     for entry in fs::read_dir(from).expect("the folder") {
         let entry = entry.expect("an entry").path();
         let name = entry.file_name().expect("a name").to_owned();
-        if entry.is_dir() { copy(&entry, &to.join(name)) } else { drop(fs::copy(&entry, to.join(name)).expect("it is copied")) }
+        if entry.is_dir() { copy(&entry, &to.join(name)) } else { put(&entry, &to.join(name)) }
     }
 }
 
@@ -257,7 +300,9 @@ fn what_cannot_be_recorded_is_refused_until_it_can_be() {
     place.write("file", &json!("no folder"));
     place.write("settings.json", &json!({"audit": {"folder": place.path("file").join("audit")}}));
     assert!(refused(&place).contains("cannot be made"));
-    for settings in [json!({"folder": ""}), json!({"folder": "x", "max_bytes": 5}), json!({"folder": "x", "kep": 1}), json!({})] {
+    for settings in
+        [json!({"folder": ""}), json!({"folder": "x", "max_bytes": 5}), json!({"folder": "x", "kep": 1}), json!({})]
+    {
         place.write("settings.json", &json!({"audit": settings}));
         assert!(refused(&place).contains("settings.json"), "{settings}");
     }
@@ -268,10 +313,10 @@ fn what_cannot_be_recorded_is_refused_until_it_can_be() {
     place.write("settings.json", &settings);
     let mut client = place.client(&json!({}));
     search_all(&mut client, &REQUESTS);
-    fs::remove_dir_all(&folder).expect("it is removed");
-    fs::write(&folder, "in its place").expect("a file");
+    replace(&folder);
     eventually("it is noticed", || client.call("search_tools", json!({"query": "sum"}))["isError"] == true);
-    for result in [client.run("up__add", json!({"a": 1, "b": 2})), client.call("search_tools", json!({"query": "sum"}))] {
+    for result in [client.run("up__add", json!({"a": 1, "b": 2})), client.call("search_tools", json!({"query": "sum"}))]
+    {
         assert_eq!(code(&result), "not_audited", "{result}");
     }
     assert_ne!(client.call("describe_tool", json!({"name": "up__add"}))["isError"], true, "nothing is decided by it");
@@ -286,8 +331,11 @@ fn requests_to_models_are_recorded_and_refused_like_others() {
     let place = Place::with(&json!({}));
     let folder = place.path("audit");
     let key = json!({"name": "agents", "sha256": digest("secret-of-ours"), "role": "reader"});
-    place.write("settings.json", &json!({"keys": [key], "roles": {"reader": {}},
-        "audit": {"folder": folder}, "proxy": {"openai": {"url": "http://127.0.0.1:9/v1"}}}));
+    place.write(
+        "settings.json",
+        &json!({"keys": [key], "roles": {"reader": {}},
+        "audit": {"folder": folder}, "proxy": {"openai": {"url": "http://127.0.0.1:9/v1"}}}),
+    );
     let serving = Serving::start(place, &[]);
     let tool = |number: usize| json!({"type": "function", "function": {"name": format!("tool_{number}"), "description": "Does it"}});
     let send = |tools: usize| {
@@ -299,7 +347,10 @@ fn requests_to_models_are_recorded_and_refused_like_others() {
     assert_eq!((send(40), send(3)), (502, 502), "nobody is there");
     eventually("both are recorded", || of_kind(&folder, "selection").len() == 2);
     let recorded = of_kind(&folder, "selection");
-    assert_eq!((&recorded[0]["via"], &recorded[0]["key"], &recorded[0]["role"]), (&json!("model"), &json!("agents"), &json!("reader")));
+    assert_eq!(
+        (&recorded[0]["via"], &recorded[0]["key"], &recorded[0]["role"]),
+        (&json!("model"), &json!("agents"), &json!("reader"))
+    );
     assert_eq!((&recorded[0]["shown"], &recorded[0]["of"]), (&json!(12), &json!(40)), "{}", recorded[0]);
     assert_eq!(recorded[0]["tools"].as_array().map(Vec::len), Some(12));
     assert_eq!(recorded[1]["unchanged"], "few-tools");
@@ -307,8 +358,7 @@ fn requests_to_models_are_recorded_and_refused_like_others() {
     for secret in ["secret-of-ours", "sk-of-the", "ada@example", &digest("secret-of-ours")] {
         assert!(!text.contains(secret), "{secret}");
     }
-    fs::remove_dir_all(&folder).expect("it is removed");
-    fs::write(&folder, "in its place").expect("a file");
+    replace(&folder);
     eventually("it is noticed", || send(40) == 503);
 }
 
@@ -357,7 +407,8 @@ fn other_catalogs_models_and_policies_tell_what_would_be_different() {
     let catalog = place.path("audit/catalogs");
     let less = place.path("less.jsonl");
     let text = fs::read_to_string(&files(&catalog)[0]).expect("UTF-8");
-    let without: String = text.lines().filter(|line| !line.contains("up/add")).map(|line| format!("{line}\n")).collect();
+    let without: String =
+        text.lines().filter(|line| !line.contains("up/add")).map(|line| format!("{line}\n")).collect();
     fs::write(&less, without).expect("it is written");
     let told = replayed(&folder, &["--catalog", &less.display().to_string()], 1);
     assert!(told["selections"]["tools_differ"].as_u64() >= Some(1), "{told}");
@@ -402,10 +453,12 @@ fn what_tools_served_is_written_as_other_commands_read_it() {
     let catalog = files(&folder.join("catalogs"))[0].display().to_string();
     let set = ["--catalog", &catalog, "--queries", &queries, "--qrels", &qrels];
     let evaluated = picktools(&[&["eval", "--json"], &set[..]].concat()).output().expect("it runs");
-    let evaluated: Value = serde_json::from_str(&stdout(&evaluated)).unwrap_or_else(|_| panic!("{}", stderr(&evaluated)));
+    let evaluated: Value =
+        serde_json::from_str(&stdout(&evaluated)).unwrap_or_else(|_| panic!("{}", stderr(&evaluated)));
     let (_, measured) = evaluated["sets"].as_object().and_then(|sets| sets.iter().next()).expect("a set");
     assert_eq!(measured["queries"], 2, "{evaluated}");
-    let picked = ["pick", "and add them", "--in-use", "up/echo", "--sequences", &sequences, "--catalog", &catalog, "--json"];
+    let picked =
+        ["pick", "and add them", "--in-use", "up/echo", "--sequences", &sequences, "--catalog", &catalog, "--json"];
     let picked = picktools(&picked).output().expect("it runs");
     assert!(stdout(&picked).contains("\"prior\"") && stderr(&picked).is_empty(), "{}", stderr(&picked));
 }
@@ -431,7 +484,9 @@ fn what_operators_decide_elsewhere_is_recorded_by_the_gateway_that_sees_it() {
     let expected = BTreeSet::from(["approved up/add".to_owned(), "denied up/echo".to_owned()]);
     let told: BTreeSet<String> = decisions()
         .iter()
-        .map(|(decision, tool)| format!("{} {}", decision.as_str().unwrap_or_default(), tool.as_str().unwrap_or_default()))
+        .map(|(decision, tool)| {
+            format!("{} {}", decision.as_str().unwrap_or_default(), tool.as_str().unwrap_or_default())
+        })
         .collect();
     assert_eq!(told, expected);
     // What was first seen within the same second would look the same.
@@ -459,6 +514,8 @@ fn ten_thousand_selections_replay_byte_for_byte() {
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
         .filter_map(|query| query["text"].as_str().map(str::to_owned))
+        // An address is replaced, and what is asked is something else then.
+        .filter(|text| !text.contains('@'))
         .collect();
     let mut client = place.client(&json!({}));
     let started = Instant::now();

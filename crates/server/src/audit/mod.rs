@@ -11,9 +11,9 @@ mod record;
 mod redaction;
 mod writing;
 
+pub(crate) use self::chain::sha256;
 pub use self::chain::{Head, VERSION};
 pub use self::reading::{Break, Read, Verified, catalog, records, size, verify};
 pub use self::record::{CallRecord, PolicyRecord, Record, RolePolicy, SelectionRecord};
-pub(crate) use self::chain::sha256;
 pub(crate) use self::redaction::{redact, redact_value};
 pub(crate) use self::writing::AuditWriter;

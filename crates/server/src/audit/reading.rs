@@ -176,7 +176,8 @@ pub fn verify(folder: &Path, read: &mut dyn FnMut(u64)) -> Result<Verified, Stat
             found.first = if found.records == 1 { number } else { found.first };
             found.last = number;
             if head.as_ref().is_some_and(|head| head.number == number && head.digest != digest) {
-                let message = "is not the record that head.json names: it was altered, or all from one on were written anew";
+                let message =
+                    "is not the record that head.json names: it was altered, or all from one on were written anew";
                 found.broken(path, lines.line, message);
             }
         }
@@ -229,10 +230,7 @@ struct Placed {
 /// # Errors
 ///
 /// [`StateError`] when the folder is no audit, or cannot be read; and what `take` returns.
-pub fn records<E: From<StateError>>(
-    folder: &Path,
-    mut take: impl FnMut(Read) -> Result<bool, E>,
-) -> Result<u64, E> {
+pub fn records<E: From<StateError>>(folder: &Path, mut take: impl FnMut(Read) -> Result<bool, E>) -> Result<u64, E> {
     let (mut bytes, mut passed_over) = (Vec::new(), 0);
     for (_, path) in files(folder)?.audit {
         let mut lines = Lines::open(&path)?;
@@ -269,7 +267,8 @@ pub fn catalog(folder: &Path, digest: &str) -> Result<Catalog, StateError> {
         Err(error) => return Err(cannot_read(&path, &error)),
     };
     let failed = |error: picktools::catalog::CatalogError| StateError::new(&path, error.to_string());
-    let catalog = if bytes.is_empty() { options.collect([]) } else { options.read(&bytes, &path.display().to_string()) };
+    let catalog =
+        if bytes.is_empty() { options.collect([]) } else { options.read(&bytes, &path.display().to_string()) };
     let catalog = catalog.map_err(failed)?;
     match catalog.digest() == digest {
         true => Ok(catalog),
