@@ -84,12 +84,9 @@ fn of_definitions(before: &Decided, now: &Decided) -> Vec<Approval> {
             found.push(approval(Waiting::Server { name: name.clone() }, "forgotten"));
         }
     }
-    for (id, (digest, was_denied)) in &before.held {
-        match now.held.get(id) {
-            Some((same, true)) if same == digest && !was_denied => {
-                found.push(approval(definition(id, digest), "denied"))
-            }
-            _ => {}
+    for (id, held) in now.held.iter().filter(|(_, (_, is_denied))| *is_denied) {
+        if before.held.get(id) != Some(held) {
+            found.push(approval(definition(id, &held.0), "denied"));
         }
     }
     for (id, digest) in now.approved.difference(&before.approved) {
@@ -123,9 +120,9 @@ mod tests {
             approved: [("a/old".to_owned(), "0".to_owned())].into(),
             first_seen: [("a".to_owned(), 5), ("b".to_owned(), 6), ("c".to_owned(), 7)].into(),
         };
-        // x is approved, y refused; z went back to what it was, and w is another one now that nobody has seen.
+        // x is approved, y refused, and v too, which came since; z went back to what it was, and w is another one now that nobody has seen.
         let now = Decided {
-            held: held(&[("a/y", "2", true), ("a/w", "5", false)]),
+            held: held(&[("a/y", "2", true), ("a/w", "5", false), ("a/v", "6", true)]),
             approved: [("a/old".to_owned(), "0".to_owned()), ("a/x".to_owned(), "1".to_owned())].into(),
             first_seen: [("a".to_owned(), 5), ("c".to_owned(), 9), ("d".to_owned(), 9)].into(),
         };
@@ -136,6 +133,7 @@ mod tests {
             [
                 "forgotten Server { name: \"b\" }",
                 "forgotten Server { name: \"c\" }",
+                "denied Definition { id: \"a/v\", digest: \"6\" }",
                 "denied Definition { id: \"a/y\", digest: \"2\" }",
                 "approved Definition { id: \"a/x\", digest: \"1\" }",
             ]

@@ -136,7 +136,7 @@ impl Gateway {
         let audit = settings.audit.clone().map(AuditWriter::open).transpose().map_err(|error| failed(&error))?;
         if let Some(remnant) = audit.as_ref().and_then(AuditWriter::remnant) {
             let (file, bytes) = (&remnant.file, remnant.bytes);
-            tracing::warn!(target: "picktools::audit", %file, bytes, "half a record stood at the end, and was put aside");
+            tracing::error!(target: "picktools::audit", %file, bytes, "half a record stood at the end, and was put aside");
         }
         let journal = Journal::open(audit).map_err(|error| failed(&error))?;
         let settings = Arc::new(settings);

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use picktools::excerpt::marked;
+use picktools::names::{NameTable, Resolution};
 use picktools::{Access, Catalog, Engine, Mode, PickOptions, Selection};
 use picktools_server::Settings;
 use picktools_server::audit::{self, PolicyRecord, Read, Record, SelectionRecord};
@@ -131,8 +132,8 @@ pub(super) struct Again<'a> {
     folder: &'a Path,
     model: Model,
     mode: Mode,
-    /// In place of the recorded ones.
-    catalog: Option<Catalog>,
+    /// In place of the recorded ones, with what its names mean.
+    catalog: Option<(Catalog, NameTable)>,
     settings: Option<Settings>,
     engines: HashMap<String, Engine>,
     accesses: HashMap<String, Access>,
@@ -155,7 +156,10 @@ impl<'a> Again<'a> {
             folder,
             model,
             mode,
-            catalog,
+            catalog: catalog.map(|catalog| {
+                let names = NameTable::new(&catalog);
+                (catalog, names)
+            }),
             settings,
             engines: HashMap::new(),
             accesses: HashMap::new(),
@@ -269,9 +273,8 @@ impl<'a> Again<'a> {
         if self.mode != Mode::Hybrid {
             options.mode = Some(self.mode);
         }
-        if self.catalog.is_some() {
-            let is_known = |name: &String| engine.catalog().find(name).is_some();
-            options.always_include.retain(is_known);
+        if let Some((_, names)) = &self.catalog {
+            options.always_include.retain(|name| is_known(names, name));
         }
         Ok(engine.pick(query, &options)?)
     }
@@ -283,7 +286,7 @@ impl<'a> Again<'a> {
             return Ok(engine.clone());
         }
         let catalog = match &self.catalog {
-            Some(catalog) => catalog.clone(),
+            Some((catalog, _)) => catalog.clone(),
             None => audit::catalog(self.folder, digest)?,
         };
         let engine = self.model.engine(catalog)?;
@@ -313,12 +316,11 @@ impl<'a> Again<'a> {
                 access
             }
         };
-        if self.catalog.is_some() || self.settings.is_some() {
-            // Another catalog may not have them, and what is misspelt there is none of ours.
-            let is_known = |name: &String| catalog.find(name).is_some();
-            access.exclude.retain(is_known);
-            access.quarantine.retain(is_known);
-            access.quotas.retain(|name, _| is_known(name));
+        if let Some((_, names)) = &self.catalog {
+            // Another catalog may not have them, and what it does not have is neither held back nor counted.
+            access.exclude.retain(|name| is_known(names, name));
+            access.quarantine.retain(|name| is_known(names, name));
+            access.quotas.retain(|name, _| is_known(names, name));
         }
         Ok(access)
     }
@@ -333,6 +335,10 @@ impl<'a> Again<'a> {
         self.keep_largest();
         (self.counts, self.differences)
     }
+}
+
+fn is_known(names: &NameTable, name: &str) -> bool {
+    !matches!(names.resolve(name), Resolution::Unknown { .. })
 }
 
 fn sha256(bytes: &[u8]) -> String {

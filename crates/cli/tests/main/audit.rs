@@ -195,21 +195,31 @@ const HARMS: [Harm; 13] = [
     ),
     (
         "a file of another audit is put beside",
-        |folder| drop(fs::copy(&files(folder)[0], folder.join("audit-000000000099.jsonl")).expect("it is copied")),
+        |folder| put(&files(folder)[0], &folder.join("audit-000000000099.jsonl")),
         "audit-000000000099.jsonl: line 1 has the number 1 where",
     ),
 ];
+
+/// Puts a file in the place of a folder, which the gateway may make anew meanwhile.
+fn replace(folder: &Path) {
+    for number in 0.. {
+        fs::rename(folder, folder.with_extension(format!("gone-{number}"))).expect("it is moved");
+        if fs::write(folder, "in its place").is_ok() {
+            return;
+        }
+    }
+}
+
+fn put(from: &Path, to: &Path) {
+    let _bytes = fs::copy(from, to).expect("it is copied");
+}
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder");
     for entry in fs::read_dir(from).expect("the folder") {
         let entry = entry.expect("an entry").path();
         let name = entry.file_name().expect("a name").to_owned();
-        if entry.is_dir() {
-            copy(&entry, &to.join(name))
-        } else {
-            drop(fs::copy(&entry, to.join(name)).expect("it is copied"))
-        }
+        if entry.is_dir() { copy(&entry, &to.join(name)) } else { put(&entry, &to.join(name)) }
     }
 }
 
@@ -303,8 +313,7 @@ fn what_cannot_be_recorded_is_refused_until_it_can_be() {
     place.write("settings.json", &settings);
     let mut client = place.client(&json!({}));
     search_all(&mut client, &REQUESTS);
-    fs::remove_dir_all(&folder).expect("it is removed");
-    fs::write(&folder, "in its place").expect("a file");
+    replace(&folder);
     eventually("it is noticed", || client.call("search_tools", json!({"query": "sum"}))["isError"] == true);
     for result in [client.run("up__add", json!({"a": 1, "b": 2})), client.call("search_tools", json!({"query": "sum"}))]
     {
@@ -349,8 +358,7 @@ fn requests_to_models_are_recorded_and_refused_like_others() {
     for secret in ["secret-of-ours", "sk-of-the", "ada@example", &digest("secret-of-ours")] {
         assert!(!text.contains(secret), "{secret}");
     }
-    fs::remove_dir_all(&folder).expect("it is removed");
-    fs::write(&folder, "in its place").expect("a file");
+    replace(&folder);
     eventually("it is noticed", || send(40) == 503);
 }
 
@@ -506,6 +514,8 @@ fn ten_thousand_selections_replay_byte_for_byte() {
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
         .filter_map(|query| query["text"].as_str().map(str::to_owned))
+        // An address is replaced, and what is asked is something else then.
+        .filter(|text| !text.contains('@'))
         .collect();
     let mut client = place.client(&json!({}));
     let started = Instant::now();

@@ -28,8 +28,13 @@ pub(crate) struct AuditWriter {
     path: PathBuf,
     length: u64,
     file: Option<File>,
-    /// The last record that the head names.
+    /// The last record that the head names, and whether that is written.
     head: u64,
+    has_head: bool,
+    /// The lines after it, which the disk may not have.
+    unsure: Vec<u8>,
+    /// Whether what was there is gone, and all that holds is to be said again.
+    is_lost: bool,
     /// The catalogs that are there.
     catalogs: HashSet<String>,
     remnant: Option<Remnant>,
@@ -68,6 +73,9 @@ impl AuditWriter {
             length: 0,
             file: None,
             head: 0,
+            has_head: true,
+            unsure: Vec::new(),
+            is_lost: false,
             catalogs: HashSet::new(),
             remnant: None,
         };
@@ -123,7 +131,9 @@ impl AuditWriter {
             );
             return Err(StateError::new(&self.settings.folder, message));
         }
-        self.head = head.number;
+        // What is there beyond it was read from the disk.
+        self.head = self.number;
+        self.has_head = self.number == head.number;
         Ok(())
     }
 
@@ -161,13 +171,18 @@ impl AuditWriter {
     pub(crate) fn begin_file(&mut self) -> Result<(), StateError> {
         self.sync()?;
         self.file = None;
-        self.begin_at_next();
+        self.begin_at(self.number + 1);
         Ok(())
     }
 
-    fn begin_at_next(&mut self) {
-        self.path = self.settings.folder.join(file_name(self.number + 1));
+    fn begin_at(&mut self, number: u64) {
+        self.path = self.settings.folder.join(file_name(number));
         self.length = 0;
+    }
+
+    /// Whether what was written before is gone, which is told once.
+    pub(crate) fn take_lost(&mut self) -> bool {
+        std::mem::take(&mut self.is_lost)
     }
 
     /// The number of the first record that is to be kept when a file begins with the next one.
@@ -207,22 +222,27 @@ impl AuditWriter {
         file.write_all(&line).map_err(|error| StateError::new(&self.path, format!("cannot be written: {error}")))?;
         self.file = Some(file);
         self.length += line.len() as u64;
+        self.unsure.append(&mut line);
         (self.number, self.digest) = (number, digest);
         Ok(())
     }
 
     /// Brings what was written onto the disk, and the head after it.
     pub(crate) fn sync(&mut self) -> Result<(), StateError> {
-        let Some(file) = self.file.take() else { return self.reopen() };
+        if self.file.is_none() {
+            self.reopen()?;
+        }
+        let Some(file) = self.file.take() else { return Ok(()) };
         let failed = |message: String| StateError::new(&self.path, message);
         // A file that somebody removed can be written to all the same.
         if !is_at(&file, &self.path) {
             return Err(failed("is not there any longer, or is another file now".to_owned()));
         }
-        if self.head < self.number {
+        if self.head < self.number || !self.has_head {
             file.sync_data().map_err(|error| failed(format!("cannot be brought onto the disk: {error}")))?;
             Head::new(self.number, &self.digest).write(&self.settings.folder)?;
-            self.head = self.number;
+            (self.head, self.has_head) = (self.number, true);
+            self.unsure.clear();
         }
         self.file = Some(file);
         Ok(())
@@ -232,19 +252,21 @@ impl AuditWriter {
     fn reopen(&mut self) -> Result<(), StateError> {
         self.lock = None;
         self.lock = Some(prepare(&self.settings.folder)?);
-        let file = self.open_file()?;
+        let mut file = self.open_file()?;
         let length = file.metadata().map(|about| about.len()).unwrap_or_default();
-        let file = if length < self.length {
-            // What was there is gone; the numbers go on, so that it is seen.
-            drop(file);
-            self.begin_at_next();
+        if length < self.length {
+            // What was there is gone. The numbers go on, so that it is seen; what may not have reached the disk does now.
+            self.begin_at(self.head + 1);
             self.catalogs.clear();
-            self.open_file()?
-        } else {
-            file
-        };
-        let cut = file.set_len(self.length);
-        cut.map_err(|error| StateError::new(&self.path, format!("half a line cannot be taken off it: {error}")))?;
+            (self.has_head, self.is_lost) = (false, true);
+            file = self.open_file()?;
+        }
+        let failed = |what, error| StateError::new(&self.path, format!("{what}: {error}"));
+        file.set_len(self.length).map_err(|error| failed("half a line cannot be taken off it", error))?;
+        if self.length == 0 && self.head < self.number {
+            file.write_all(&self.unsure).map_err(|error| failed("cannot be written", error))?;
+            self.length = self.unsure.len() as u64;
+        }
         self.file = Some(file);
         Ok(())
     }
@@ -363,9 +385,15 @@ mod tests {
         writer.append(&record("two")).expect_err("it cannot be made");
         fs::remove_file(&settings.folder).expect("it is removed");
         writer.append(&record("two")).expect("there is a folder again");
-        writer.sync().expect("it is on the disk");
-        assert_eq!(writer.next(), 3);
+        assert!(writer.take_lost() && !writer.take_lost());
+        // One that no disk has yet is not lost with its file.
+        fs::remove_dir_all(&settings.folder).expect("it is removed");
+        writer.append(&record("three")).expect("the file is open");
+        writer.sync().expect_err("it is not there");
+        writer.sync().expect("there is a folder again");
+        assert_eq!(writer.next(), 4);
         let verified = verify(&settings.folder, &mut |_| ()).expect("an audit");
+        assert_eq!((verified.first, verified.last, verified.records), (2, 3, 2));
         assert!(verified.broken[0].message.contains("before it were removed"), "{:?}", verified.broken);
         AuditWriter::open(settings).err().expect("it is written by another, were it in the same process");
     }

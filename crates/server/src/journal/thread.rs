@@ -38,6 +38,8 @@ pub(super) struct Recorder {
     number: u64,
     /// What holds, as it was written last.
     policy: Option<Policy>,
+    /// Where that was read from.
+    snapshot: Option<Arc<Snapshot>>,
     /// The digests of what the file that is written to says who may see what.
     accesses: HashSet<String>,
     /// Whether a new file has to begin with what holds, and with which record those begin that are kept.
@@ -52,7 +54,7 @@ impl Recorder {
         fault: Arc<Mutex<Option<String>>>,
     ) -> Self {
         let (accesses, recent) = (HashSet::new(), VecDeque::new());
-        Self { audit, live, fault, number: 0, policy: None, accesses, restate: None, recent }
+        Self { audit, live, fault, number: 0, policy: None, snapshot: None, accesses, restate: None, recent }
     }
 
     /// Writes what it is told, until nobody can tell it anything any longer.
@@ -164,6 +166,10 @@ impl Recorder {
     /// Begins a new file where the one that is written to is full: with what holds, so that it can be read without those before.
     fn begin_file(&mut self, at_ms: u64) -> Result<(), String> {
         let Some(audit) = &mut self.audit else { return Ok(()) };
+        if audit.take_lost() {
+            self.restate = Some(1);
+            self.accesses.clear();
+        }
         if audit.is_full() && self.restate.is_none() {
             audit.begin_file().map_err(|error| error.to_string())?;
             self.restate = Some(audit.first_kept().map_err(|error| error.to_string())?);
@@ -177,6 +183,9 @@ impl Recorder {
             self.record(at_ms, What::Policy(told))?;
             self.know(&policy);
         }
+        if let (Some(snapshot), Some(audit)) = (&self.snapshot, &mut self.audit) {
+            audit.put_catalog(snapshot.engine.catalog()).map_err(|error| error.to_string())?;
+        }
         if let Some(audit) = &self.audit {
             audit.remove_before(first).map_err(|error| error.to_string())?;
         }
@@ -185,7 +194,7 @@ impl Recorder {
     }
 
     /// Writes what holds from now on, where it is something else than before.
-    fn change(&mut self, at_ms: u64, snapshot: &Snapshot) -> Result<(), String> {
+    fn change(&mut self, at_ms: u64, snapshot: &Arc<Snapshot>) -> Result<(), String> {
         let now = policy(snapshot)?;
         let mut changed = Vec::new();
         match &self.policy {
@@ -203,6 +212,7 @@ impl Recorder {
         if changed.is_empty() {
             return Ok(());
         }
+        self.snapshot = Some(Arc::clone(snapshot));
         let mut told = now.told.clone();
         told["changed"] = json!(changed);
         if let Some(remnant) = self.audit.as_ref().and_then(AuditWriter::remnant).filter(|_| self.policy.is_none()) {
