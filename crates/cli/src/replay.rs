@@ -162,7 +162,8 @@ impl ReplayCommand {
         let Verified { records, files, first, last, broken, notes, .. } = answer.audit;
         output::notes(notes.iter().cloned(), output::IN_JSON);
         let told = if broken.is_empty() { "the chain is whole" } else { "THE CHAIN IS BROKEN" };
-        output::answer(format!("{records} records in {files} files, {first} to {last}: {told}"))?;
+        let in_files = if *files == 1 { "1 file".to_owned() } else { format!("{files} files") };
+        output::answer(format!("{records} records in {in_files}, {first} to {last}: {told}"))?;
         for line in output::first(broken.iter().map(|place| format!("  {place}")), SHOWN * 2, output::IN_JSON) {
             output::answer(line)?;
         }

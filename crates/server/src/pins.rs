@@ -256,8 +256,8 @@ impl Pins {
     /// What somebody has decided so far, and of what nobody has.
     pub(crate) fn decided(&self) -> Result<Decided, StateError> {
         let PinsFile { upstreams, held } = self.0.read()?;
-        let mut decided = Decided::default();
-        decided.held = held.into_iter().map(|(id, held)| (id, (held.digest, held.denied))).collect();
+        let held = held.into_iter().map(|(id, held)| (id, (held.digest, held.denied))).collect();
+        let mut decided = Decided { held, ..Decided::default() };
         for (source, approved) in upstreams {
             for (tool, pins) in approved.tools {
                 let by_operator = pins.into_iter().filter(|pin| pin.by == By::Operator);

@@ -162,8 +162,8 @@ const HARMS: [Harm; 13] = [
         "the last line is altered",
         |folder| {
             edit(folder, |lines| {
-                *lines.last_mut().expect("a line") = lines[lines.len() - 1].replace("client", "nobody")
-            })
+                *lines.last_mut().expect("a line") = lines[lines.len() - 1].replace("client", "nobody");
+            });
         },
         "is not the record that head.json names",
     ),

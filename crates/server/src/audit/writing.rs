@@ -212,12 +212,9 @@ impl AuditWriter {
         let mut line = serde_json::to_vec(&line).map_err(|error| StateError::new(&self.path, error.to_string()))?;
         let digest = sha256(&line);
         line.push(b'\n');
-        let mut file = match self.file.take() {
-            Some(file) => file,
-            None => {
-                self.reopen()?;
-                return self.append(record);
-            }
+        let Some(mut file) = self.file.take() else {
+            self.reopen()?;
+            return self.append(record);
         };
         file.write_all(&line).map_err(|error| StateError::new(&self.path, format!("cannot be written: {error}")))?;
         self.file = Some(file);
