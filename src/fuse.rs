@@ -316,14 +316,10 @@ impl Fused {
         }
     }
 
-    /// Raises values for being called often, of tools that score at least `least` without that: what is not good enough stays so.
-    pub(crate) fn raise_popular(&mut self, popular: impl Iterator<Item = (ToolId, Popular)>, least: f32) {
-        let least = self.value_at(least);
+    /// Raises values for being called often, as [`Self::raise`] does for what is in use.
+    pub(crate) fn raise_popular(&mut self, popular: impl Iterator<Item = (ToolId, Popular)>) {
         for (tool, popular) in popular {
             let own = self.value(tool);
-            if !self.matched(tool) || own < least {
-                continue;
-            }
             let value = popular.log_ratio / self.calibration.relevance.distance;
             self.values[tool.index()] = own + value;
             let raised = Raised { gains: Vec::new(), popular: None, value: 0.0, own };
@@ -333,7 +329,7 @@ impl Fused {
         }
     }
 
-    /// Returns the tool's value without what it has gained by those in use.
+    /// Returns the tool's value without what it has gained.
     pub(crate) fn own_value(&self, tool: ToolId) -> f32 {
         self.gains.get(&tool).map_or_else(|| self.value(tool), |raised| raised.own)
     }
@@ -345,7 +341,7 @@ impl Fused {
         (tells && self.best.is_some()).then(|| logistic(self.evidence(self.near)))
     }
 
-    /// Returns the eligible tool of the largest value, without what tools have gained by those in use.
+    /// Returns the eligible tool of the largest value, without what tools have gained.
     pub(crate) fn best(&self) -> Option<ToolId> {
         self.best
     }

@@ -130,8 +130,8 @@ pub struct PickOptions {
     /// [`Selection::unknown_in_use`](crate::Selection::unknown_in_use) tells it.
     pub in_use: Vec<String>,
     /// Whether tools gain by being called often in the engine's sequences
-    /// ([`EngineBuilder::sequences`](crate::EngineBuilder::sequences)): at most fourfold in odds, and those alone that score at
-    /// least `min_score` without it. Not unless told: measure first whether it helps on your requests.
+    /// ([`EngineBuilder::sequences`](crate::EngineBuilder::sequences)): at most fourfold in odds, which brings none over
+    /// `min_score`. Not unless told: measure first whether it helps on your requests.
     pub popularity: bool,
     /// The most tools of one source, unless it is trusted; sources that look alike count as one.
     /// [`UNTRUSTED_MAX_PER_SOURCE`] suits a catalog that strangers add to.
@@ -317,6 +317,7 @@ mod tests {
             }),
             always_include: vec!["c".to_owned()],
             in_use: vec!["d".to_owned()],
+            popularity: true,
             max_per_source: Some(2),
             tell_blocked: TellBlocked::Always,
             trusted_sources: ["e".to_owned()].into(),

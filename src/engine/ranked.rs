@@ -256,7 +256,7 @@ pub(super) fn raise(prior: &Prior, request: &Request<'_>, ranked: &mut Ranked, r
         Ranked::Fused { fused, .. } if fused.method == Fusion::Weighted => {
             fused.raise(prior.gains(&in_use));
             if request.options.popularity {
-                fused.raise_popular(prior.popular(), request.options.min_score);
+                fused.raise_popular(prior.popular());
             }
             report.ran(Stage::Prior);
         }

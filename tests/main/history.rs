@@ -231,6 +231,35 @@ fn a_habit_alone_brings_no_tool_over_the_least_score() {
 }
 
 #[test]
+fn what_is_called_often_comes_before_its_likes_where_that_is_to_count() {
+    let likes = || catalog(["red", "green", "blue"].map(|name| tool("t", name, "Sends a letter to a customer")));
+    let with = |sequences: &str| {
+        let sequences = Sequences::from_slice(sequences.as_bytes(), "test").expect("well formed");
+        Engine::builder(likes()).sequences(sequences).build().expect("the engine is valid")
+    };
+    let engine = with(&("[\"blue\"]\n".repeat(500) + "[\"red\"]\n[\"green\"]\n"));
+    let options = |popularity, min_score| PickOptions { popularity, min_score, ..PickOptions::default() };
+    let text = "send a letter to the customer";
+    let (without, counted) = (pick(&engine, text, &options(false, 0.0)), pick(&engine, text, &options(true, 0.0)));
+    assert_eq!((ids(&without)[0], ids(&counted)[0]), ("t/red", "t/blue"));
+    let blue = &counted.picks[0];
+    let popular = blue.provenance.prior.as_ref().and_then(|prior| prior.popular.as_ref()).expect("it has gained");
+    assert_eq!(popular.tasks, 500);
+    assert!((popular.log_ratio - 4.0_f32.ln()).abs() < 1e-5, "at most fourfold: {popular:?}");
+    assert!(blue.reason.contains("500 tasks called it"), "{}", blue.reason);
+    // However often it is called, it comes no further than its text brings it.
+    for text in ["send a letter to the customer", "paint the wall", "zzz"] {
+        let admitted = |popularity| {
+            let selection = pick(&engine, text, &options(popularity, 0.3));
+            let mut ids: Vec<String> = ids(&selection).into_iter().map(str::to_owned).collect();
+            ids.sort_unstable();
+            (ids, selection.below_threshold)
+        };
+        assert_eq!(admitted(true), admitted(false), "{text}");
+    }
+}
+
+#[test]
 fn sequences_that_share_nothing_with_the_catalog_or_the_task_change_nothing() {
     let plain = engine(workplace());
     let with = |sequences: &str| {
