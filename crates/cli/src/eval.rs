@@ -166,7 +166,7 @@ impl EvalCommand {
         }
         let configurations = configurations(&plan, &evaluated)?;
         if let Some(path) = &self.report {
-            write_atomically(path, page(&plan, &evaluated, &configurations).as_bytes())?;
+            write_atomically(path, page(&plan, &evaluated, &configurations)?.as_bytes())?;
         }
         let report = &configurations[plan.subject].report;
         let compared = if self.report.is_some() { &configurations[..] } else { &[] };
@@ -332,7 +332,7 @@ fn configurations(plan: &Plan, sets: &[Evaluated]) -> anyhow::Result<Vec<Configu
 }
 
 /// The report as a page of HTML.
-fn page(plan: &Plan, sets: &[Evaluated], configurations: &[ConfigurationReport]) -> String {
+fn page(plan: &Plan, sets: &[Evaluated], configurations: &[ConfigurationReport]) -> anyhow::Result<String> {
     let sets = sets.iter().map(|set| {
         let side = |index: usize| Side { run: &set.outcomes[index].answers.run, scores: &set.outcomes[index].scores };
         PageSet {

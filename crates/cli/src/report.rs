@@ -1,18 +1,23 @@
 //! The report of an evaluation as a page: one file of HTML that loads nothing, in light and dark.
 //!
-//! Catalogs and requests are strangers' text: whatever of it reaches the page goes through [`html::escape`], or through
-//! a chart's labels, which are escaped too. The page tells no time of day, so that equal results make equal pages but for
-//! the latencies.
+//! Catalogs and requests are strangers' text: whatever of it reaches the page goes through the template, which escapes it and
+//! spells out what is odd ([`filters`]), or through a chart's labels, which are escaped too. The page tells no time of day, so
+//! that equal results make equal pages but for the latencies.
 
 mod charts;
-mod html;
+mod filters;
 mod requests;
 mod sections;
+mod tables;
 
 use std::time::Duration;
 
-use self::html::escape;
+use askama::Template;
 use picktools::eval::{ConfigurationReport, Measure, PerQuery, Qrels, QuerySet, Run};
+
+use self::requests::Differences;
+use self::sections::SetCounts;
+use self::tables::{Content, Drawn, Table};
 
 const STYLE: &str = include_str!("report/style.css");
 
@@ -56,28 +61,51 @@ pub(super) struct Side<'a> {
     pub(super) scores: &'a PerQuery,
 }
 
+/// What the template writes.
+#[derive(Template)]
+#[template(path = "report/page.html")]
+struct Written<'a> {
+    style: &'static str,
+    subject: &'a str,
+    baseline: &'a str,
+    whole: &'a str,
+    measure: String,
+    program: &'static str,
+    models: &'a [(&'a str, &'a str)],
+    sets: Vec<SetCounts>,
+    comparison: Drawn,
+    means: Table,
+    ablation: Table,
+    calibration: Option<Drawn>,
+    bins: usize,
+    latency: Option<Drawn>,
+    differences: Option<Differences>,
+    abstention: Option<Drawn>,
+}
+
 impl Page<'_> {
     /// Writes the page.
-    pub(super) fn to_html(&self) -> String {
-        let subject = escape(&self.subject().name);
-        let sections = [
-            sections::head(self),
-            sections::comparison(self),
-            sections::ablation(self),
-            sections::calibration(self),
-            sections::latency(self),
-            requests::differences(self),
-            sections::abstention(self),
-        ];
-        format!(
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <meta name=\"color-scheme\" content=\"light dark\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-             <title>picktools: {subject}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{}</main>\n\
-             </body>\n</html>\n",
-            sections.concat()
-        )
+    pub(super) fn to_html(&self) -> anyhow::Result<String> {
+        let (calibration, bins) = sections::calibration(self).unzip();
+        let written = Written {
+            style: STYLE,
+            subject: &self.subject().name,
+            baseline: &self.baseline().name,
+            whole: &self.configurations[self.whole].name,
+            measure: MEASURE.to_string(),
+            program: env!("CARGO_PKG_VERSION"),
+            models: &self.models,
+            sets: sections::sets(self),
+            comparison: sections::comparison(self),
+            means: sections::means(self),
+            ablation: sections::ablation(self),
+            calibration,
+            bins: bins.unwrap_or_default(),
+            latency: sections::latency(self),
+            differences: requests::differences(self),
+            abstention: sections::abstention(self),
+        };
+        Ok(written.render()?)
     }
 
     fn subject(&self) -> &ConfigurationReport {

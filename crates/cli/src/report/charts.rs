@@ -8,7 +8,7 @@ use kuva::render::plots::Plot;
 use kuva::render::render::render_multiple;
 use kuva::render::theme::Theme;
 
-use super::html::{cut, escape, plain};
+use super::tables::{Chart, cut, plain};
 
 /// The most characters of a label.
 const LABEL_CHARS: usize = 32;
@@ -20,7 +20,7 @@ const WIDE: (f64, f64) = (1000.0, 400.0);
 const HALF: (f64, f64) = (560.0, 380.0);
 
 /// Draws the values of several series for each group, between 0 and 1, side by side.
-pub(super) fn bars(title: &str, value: &str, groups: &[(&str, Vec<f64>)], series: &[&str]) -> String {
+pub(super) fn bars(title: &str, value: &str, groups: &[(&str, Vec<f64>)], series: &[&str]) -> Chart {
     let mut plot = BarPlot::new().with_width(0.85);
     for (name, values) in groups {
         let values = values.iter().enumerate().map(|(index, &value)| (value, series_color(index)));
@@ -40,7 +40,7 @@ pub(super) fn bars(title: &str, value: &str, groups: &[(&str, Vec<f64>)], series
 }
 
 /// Draws the share of relevant tools over the score, `(score, share)`, both between 0 and 1, and where they would agree.
-pub(super) fn reliability(title: &str, bins: &[(f64, f64)]) -> String {
+pub(super) fn reliability(title: &str, bins: &[(f64, f64)]) -> Chart {
     let ideal = LinePlot::new().with_data([(0.0, 0.0), (1.0, 1.0)]).with_color("var(--muted)").with_dashed();
     let line = LinePlot::new().with_data(bins.iter().copied()).with_color(series_color(0)).with_stroke_width(1.5);
     let dots = ScatterPlot::new().with_data(bins.iter().copied()).with_color(series_color(0)).with_size(4.5);
@@ -53,7 +53,7 @@ pub(super) fn reliability(title: &str, bins: &[(f64, f64)]) -> String {
 }
 
 /// Draws which share of the picks took no longer than a time in microseconds, `(time, share)`, and marks some times.
-pub(super) fn latency(title: &str, points: &[(f64, f64)], marks: &[(&str, f64)]) -> String {
+pub(super) fn latency(title: &str, points: &[(f64, f64)], marks: &[(&str, f64)]) -> Chart {
     let line = LinePlot::new().with_data(points.iter().copied()).with_color(series_color(0)).with_step();
     let plots = vec![Plot::Line(line)];
     let mut layout = Layout::auto_from_plots(&plots)
@@ -74,7 +74,7 @@ pub(super) fn latency(title: &str, points: &[(f64, f64)], marks: &[(&str, f64)])
 }
 
 /// Draws differences in descending order, gains and losses in their own colours.
-pub(super) fn differences(title: &str, measure: &str, sorted: &[(f64, f64)]) -> String {
+pub(super) fn differences(title: &str, measure: &str, sorted: &[(f64, f64)]) -> Chart {
     let area = |part: fn(f64) -> f64, color: &str| {
         let (x, y): (Vec<f64>, Vec<f64>) = sorted.iter().map(|&(place, value)| (place, part(value))).unzip();
         let zero = vec![0.0; x.len()];
@@ -90,7 +90,7 @@ pub(super) fn differences(title: &str, measure: &str, sorted: &[(f64, f64)]) -> 
 }
 
 /// Draws which share of the values lies where, `(value, share)` steps between 0 and 1, one line a series.
-pub(super) fn steps(title: &str, value: &str, series: &[(&str, Vec<(f64, f64)>)]) -> String {
+pub(super) fn steps(title: &str, value: &str, series: &[(&str, Vec<(f64, f64)>)]) -> Chart {
     let lines = series.iter().enumerate().map(|(index, (_, points))| {
         LinePlot::new().with_data(points.iter().copied()).with_color(series_color(index)).with_step()
     });
@@ -122,19 +122,14 @@ fn label(name: &str) -> String {
 }
 
 /// Draws at the width that the page gives; `title` is for those who cannot see it.
-fn draw(title: &str, plots: Vec<Plot>, layout: Layout, (width, height): (f64, f64)) -> String {
+fn draw(title: &str, plots: Vec<Plot>, layout: Layout, (width, height): (f64, f64)) -> Chart {
     let layout = layout.with_theme(theme()).with_width(width).with_height(height).with_label_size(13);
     let layout = layout.with_tick_size(11).with_body_size(12).with_legend_box(false);
     let scene = render_multiple(plots, layout);
     let svg = SvgBackend::new().render_scene(&scene);
     // The opening tag has a fixed size, and a name space that HTML does without.
     let drawing = svg.split_once('>').map_or("", |(_, drawing)| drawing);
-    format!(
-        r#"<svg viewBox="0 0 {} {}" role="img" aria-label="{}" fill="var(--text)">{drawing}"#,
-        scene.width,
-        scene.height,
-        escape(title)
-    )
+    Chart { title: title.to_owned(), width: scene.width, height: scene.height, drawing: drawing.to_owned() }
 }
 
 fn theme() -> Theme {

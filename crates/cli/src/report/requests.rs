@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::html::{Cell, Table, cut, escape};
-use super::sections::{figure, section};
+use super::tables::{Cell, Content, Drawn, Table, cut};
 use super::{MEASURE, Page, PageSet, Side, charts};
 use picktools::eval::{
     CompareOptions, Judgments, QueryDifference, RunEntry, TIE, compare, differences as query_differences,
@@ -25,35 +24,39 @@ const ID_CHARS: usize = 80;
 /// The most points of the chart.
 const CHART_POINTS: usize = 600;
 
+/// The requests of a set that won most and lost most.
+pub(super) struct SetPart {
+    pub(super) name: String,
+    /// Each with a title; without a table where there are none.
+    pub(super) parts: Vec<(&'static str, Option<Table>)>,
+}
+
 /// Where the subject is better than the baseline, and where it is worse.
-pub(super) fn differences(page: &Page<'_>) -> String {
+pub(super) struct Differences {
+    pub(super) drawn: Drawn,
+    pub(super) sets: Vec<SetPart>,
+}
+
+/// Where the subject is better than the baseline, and where it is worse; `None` where no request was scored.
+pub(super) fn differences(page: &Page<'_>) -> Option<Differences> {
     let mut all = Vec::new();
     let mut table = Table::new(["set", "won", "equal", "lost", "difference", "p"]);
-    let mut parts = String::new();
+    let mut sets = Vec::new();
     for set in &page.sets {
         let found = query_differences(set.baseline.scores, set.subject.scores, MEASURE);
         all.extend(found.iter().map(QueryDifference::difference));
         if let Some(row) = counts(set) {
             table.row(row);
         }
-        parts.push_str(&set_part(page, set, &found));
+        sets.push(set_part(page, set, &found));
     }
     if all.is_empty() {
-        return String::new();
+        return None;
     }
     all.sort_by(|a, b| b.total_cmp(a));
     let chart =
         charts::differences(&format!("Differences in {MEASURE} by request"), &MEASURE.to_string(), &thinned(&all));
-    section(
-        "Where does it win, and where does it lose?",
-        &format!(
-            "<p class=\"note\">{MEASURE} of each request by <b>{}</b>, less that by <b>{}</b>; p is of a paired \
-             randomisation test. Behind a relevant tool stand its ranks by the two, – where it was not returned.</p>\n{}{table}{parts}",
-            escape(&page.subject().name),
-            escape(&page.baseline().name),
-            figure("", &chart),
-        ),
-    )
+    Some(Differences { drawn: Drawn { chart, table }, sets })
 }
 
 /// The sums of a set; none where no request was scored.
@@ -73,76 +76,58 @@ fn thinned(sorted: &[f64]) -> Vec<(f64, f64)> {
     places.map(|place| ((place + 1) as f64, sorted[place])).collect()
 }
 
-/// The requests of a set that won most and lost most.
-fn set_part(page: &Page<'_>, set: &PageSet<'_>, found: &[QueryDifference]) -> String {
+fn set_part(page: &Page<'_>, set: &PageSet<'_>, found: &[QueryDifference]) -> SetPart {
     let texts: BTreeMap<&str, &str> =
         set.queries.iter().map(|query| (query.id.as_str(), query.text.as_str())).collect();
     let won: Vec<_> = found.iter().take(SHOWN).filter(|one| one.difference() > TIE).collect();
     let lost: Vec<_> = found.iter().rev().take(SHOWN).filter(|one| one.difference() < -TIE).collect();
-    let mut part = format!("<details>\n<summary>{}: the requests that won and lost most</summary>\n", escape(set.name));
-    for (title, requests) in [("won most", won), ("lost most", lost)] {
-        if requests.is_empty() {
-            part.push_str(&format!("<h4>{title}: none</h4>\n"));
-            continue;
-        }
-        let [subject, baseline] = [page.subject(), page.baseline()].map(|side| side.name.as_str());
+    let [subject, baseline] = [page.subject(), page.baseline()].map(|side| side.name.as_str());
+    let part = |requests: Vec<&QueryDifference>| {
         let mut table = Table::new(["difference", "request", "relevant tools", subject, baseline]);
-        for one in requests {
+        for one in &requests {
             let text = texts.get(one.query.as_str()).copied().unwrap_or_default();
             table.row(row(set, one, text));
         }
-        part.push_str(&format!("<h4>{title}</h4>\n{table}"));
-    }
-    part + "</details>\n"
+        (!requests.is_empty()).then_some(table)
+    };
+    SetPart { name: set.name.to_owned(), parts: vec![("won most", part(won)), ("lost most", part(lost))] }
 }
 
 fn row(set: &PageSet<'_>, one: &QueryDifference, text: &str) -> Vec<Cell> {
-    let request = format!(
-        "<div class=\"request\">{} <span class=\"muted\">{}</span></div>",
-        escape(&cut(text, TEXT_CHARS)),
-        escape(&cut(&one.query, ID_CHARS))
-    );
+    let request =
+        Content::Request { text: cut(text, TEXT_CHARS).into_owned(), id: cut(&one.query, ID_CHARS).into_owned() };
     let unjudged = Judgments::default();
     let judgments = set.qrels.get(&one.query).unwrap_or(&unjudged);
     vec![
         Cell::difference(one.difference()),
-        Cell::html(request),
-        Cell::html(relevant(set, &one.query, judgments)),
-        Cell::html(picks(set.subject, &one.query, judgments)),
-        Cell::html(picks(set.baseline, &one.query, judgments)),
+        Cell::of(request),
+        Cell::of(relevant(set, &one.query, judgments)),
+        Cell::of(picks(set.subject, &one.query, judgments)),
+        Cell::of(picks(set.baseline, &one.query, judgments)),
     ]
 }
 
 /// The relevant tools, with their ranks by the subject and by the baseline.
-fn relevant(set: &PageSet<'_>, query: &str, judgments: &Judgments) -> String {
+fn relevant(set: &PageSet<'_>, query: &str, judgments: &Judgments) -> Content {
     let rank = |side: Side<'_>, tool: &str| {
         let place = ranking(side, query).iter().position(|entry| entry.tool == tool);
         place.map_or_else(|| "–".to_owned(), |place| (place + 1).to_string())
     };
     let tools: Vec<&str> = judgments.iter().filter(|(_, grade)| *grade > 0).map(|(tool, _)| tool).collect();
-    let mut list = String::from("<ul class=\"tools\">");
-    for tool in tools.iter().take(RELEVANT) {
+    let shown = tools.iter().take(RELEVANT).map(|tool| {
         let ranks = format!("{} / {}", rank(set.subject, tool), rank(set.baseline, tool));
-        list.push_str(&format!("<li>{} <span class=\"ranks\">{ranks}</span></li>", escape(&cut(tool, ID_CHARS))));
-    }
-    if tools.len() > RELEVANT {
-        list.push_str(&format!("<li class=\"muted\">and {} more</li>", tools.len() - RELEVANT));
-    }
-    list + "</ul>"
+        (cut(tool, ID_CHARS).into_owned(), ranks)
+    });
+    Content::Relevant { tools: shown.collect(), more: tools.len().saturating_sub(RELEVANT) }
 }
 
 /// The first picks; the relevant ones stand out.
-fn picks(side: Side<'_>, query: &str, judgments: &Judgments) -> String {
-    let mut list = String::from("<ol>");
-    for entry in ranking(side, query).iter().take(PICKS) {
-        let tool = escape(&cut(&entry.tool, ID_CHARS)).to_string();
+fn picks(side: Side<'_>, query: &str, judgments: &Judgments) -> Content {
+    let shown = ranking(side, query).iter().take(PICKS).map(|entry| {
         let is_relevant = judgments.grade(&entry.tool).is_some_and(|grade| grade > 0);
-        list.push_str(&match is_relevant {
-            true => format!("<li class=\"relevant\">{tool} ✓</li>"),
-            false => format!("<li>{tool}</li>"),
-        });
-    }
-    list + "</ol>"
+        (cut(&entry.tool, ID_CHARS).into_owned(), is_relevant)
+    });
+    Content::Picks(shown.collect())
 }
 
 fn ranking<'a>(side: Side<'a>, query: &str) -> &'a [RunEntry] {

@@ -1,6 +1,6 @@
 //! The parts of the page that sum up.
 
-use super::html::{Cell, Table, escape};
+use super::tables::{Cell, Drawn, Table};
 use super::{MEASURE, Page, charts};
 use picktools::eval::{Calibration, ConfigurationReport, Latency, Measure, SetReport, cumulative, shares};
 
@@ -10,26 +10,22 @@ const CURVE_POINTS: usize = 240;
 /// Into how many parts estimates are sorted.
 const ESTIMATE_BINS: usize = 20;
 
-/// What was measured, with what.
-pub(super) fn head(page: &Page<'_>) -> String {
-    let mut facts = vec![
-        ("ranking", escape(&page.subject().name).to_string()),
-        ("program", format!("picktools {}", env!("CARGO_PKG_VERSION"))),
-    ];
-    facts.extend(page.models.iter().map(|(name, identity)| {
-        let identity = format!("{}: <code>{}</code>", escape(name), escape(identity));
-        ("model", identity)
-    }));
-    let sets = page.subject().report.sets().iter().map(|(name, set)| {
-        format!("{} ({} tools, {} requests)", escape(name), grouped(set.tools), grouped(set.queries))
-    });
-    facts.push(("sets", sets.collect::<Vec<_>>().join(", ")));
-    let facts = facts.into_iter().map(|(name, value)| format!("<dt>{name}</dt><dd>{value}</dd>\n"));
-    format!("<h1>How good is this ranking?</h1>\n<dl>\n{}</dl>\n", facts.collect::<String>())
+/// A set that was measured, with its counts.
+pub(super) struct SetCounts {
+    pub(super) name: String,
+    pub(super) tools: String,
+    pub(super) queries: String,
+}
+
+/// What was measured.
+pub(super) fn sets(page: &Page<'_>) -> Vec<SetCounts> {
+    let sets = page.subject().report.sets().iter();
+    sets.map(|(name, set)| SetCounts { name: name.clone(), tools: grouped(set.tools), queries: grouped(set.queries) })
+        .collect()
 }
 
 /// Every configuration on every set.
-pub(super) fn comparison(page: &Page<'_>) -> String {
+pub(super) fn comparison(page: &Page<'_>) -> Drawn {
     let names: Vec<&str> = page.configurations.iter().map(|configuration| configuration.name.as_str()).collect();
     let mut table = Table::new(["set"].into_iter().chain(names.iter().copied()));
     let mut groups = Vec::new();
@@ -44,19 +40,11 @@ pub(super) fn comparison(page: &Page<'_>) -> String {
     table.sum(best_marked("mean", &means));
     groups.push(("mean", means.into_iter().map(Option::unwrap_or_default).collect()));
     let chart = charts::bars(&format!("{MEASURE} by set and ranking"), &MEASURE.to_string(), &groups, &names);
-    section(
-        "Comparison",
-        &format!(
-            "<p class=\"note\">{MEASURE}, the mean over the requests of a set; the last row is the mean over sets, each \
-             of which counts alike. The best of a row is marked.</p>\n{table}{}{}",
-            figure("", &chart),
-            means_table(page)
-        ),
-    )
+    Drawn { chart, table }
 }
 
 /// The other figures of each configuration.
-fn means_table(page: &Page<'_>) -> String {
+pub(super) fn means(page: &Page<'_>) -> Table {
     let head = ["ranking".to_owned()].into_iter().chain(Measure::SUMMARY.iter().map(ToString::to_string));
     let mut table = Table::new(head.chain(["ECE", "AUROC", "p50 µs", "p99 µs"].map(str::to_owned)));
     for configuration in page.configurations {
@@ -66,11 +54,11 @@ fn means_table(page: &Page<'_>) -> String {
         row.extend([configuration.latency_us(|l| l.p50), configuration.latency_us(|l| l.p99)].map(time));
         table.row(row);
     }
-    format!("<h3>Means over the sets</h3>\n{table}")
+    table
 }
 
 /// What the whole loses without one of its signals.
-pub(super) fn ablation(page: &Page<'_>) -> String {
+pub(super) fn ablation(page: &Page<'_>) -> Table {
     let whole = &page.configurations[page.whole];
     let parts: Vec<(&str, &ConfigurationReport)> =
         page.ablations.iter().map(|(name, left)| (name.as_str(), &page.configurations[*left])).collect();
@@ -87,27 +75,14 @@ pub(super) fn ablation(page: &Page<'_>) -> String {
         table.row(row(set.name, &|configuration| score(&configuration.report.sets()[index].1)));
     }
     table.sum(row("mean", &|configuration| configuration.report.mean().get(&MEASURE).copied()));
-    section(
-        "What each signal is worth",
-        &format!(
-            "<p class=\"note\">How {MEASURE} changes when a part of <b>{}</b> is taken away: a loss is what the part is \
-             worth.</p>\n{table}",
-            escape(&whole.name)
-        ),
-    )
+    table
 }
 
-/// Whether scores mean what they say.
-pub(super) fn calibration(page: &Page<'_>) -> String {
-    let title = "Do scores mean what they say?";
+/// Whether scores mean what they say, and in how many bins; `None` where they are no probabilities.
+pub(super) fn calibration(page: &Page<'_>) -> Option<(Drawn, usize)> {
     let reports = page.subject().report.sets();
-    let Some(all) = page
-        .subject()
-        .ece()
-        .and_then(|_| Calibration::of_sets(page.sets.iter().map(|set| (set.subject.run, set.qrels))))
-    else {
-        return section(title, "<p>The scores of this ranking are no probabilities.</p>\n");
-    };
+    page.subject().ece()?;
+    let all = Calibration::of_sets(page.sets.iter().map(|set| (set.subject.run, set.qrels)))?;
     let mut table = Table::new(["set", "returned tools", "relevant", "ECE", "Brier", "Brier of the base rate"]);
     let row = |name: &str, of: &Calibration| {
         let relevant = Cell::figure(format_args!("{:.1} %", of.base_rate * 100.0));
@@ -122,22 +97,13 @@ pub(super) fn calibration(page: &Page<'_>) -> String {
     table.sum(row("all together", &all));
     let bins: Vec<(f64, f64)> = all.bins.iter().map(|bin| (bin.score, bin.relevant)).collect();
     let chart = charts::reliability("Share of relevant tools by score", &bins);
-    section(
-        title,
-        &format!(
-            "<p class=\"note\">The tools that <b>{}</b> returned, all sets together, in {} bins of as many tools each. On \
-             the broken line a score is the share of relevant tools; below it scores promise too much.</p>\n{}{table}",
-            escape(&page.subject().name),
-            bins.len(),
-            figure("half", &chart)
-        ),
-    )
+    Some((Drawn { chart, table }, bins.len()))
 }
 
-/// How long a pick takes.
-pub(super) fn latency(page: &Page<'_>) -> String {
+/// How long a pick takes; `None` where that was not measured.
+pub(super) fn latency(page: &Page<'_>) -> Option<Drawn> {
     let times: Vec<_> = page.sets.iter().flat_map(|set| set.times.iter().copied()).collect();
-    let Some(all) = Latency::from_durations(&times) else { return String::new() };
+    let all = Latency::from_durations(&times)?;
     let mut table = Table::new(["set", "tools", "p50 µs", "p90 µs", "p99 µs", "mean µs", "longest µs"]);
     let figures = |of: &Latency| [of.p50, of.p90, of.p99, of.mean, of.max].map(|value| time(Some(value)));
     for (name, report) in page.subject().report.sets() {
@@ -151,25 +117,16 @@ pub(super) fn latency(page: &Page<'_>) -> String {
     let microseconds: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e6).collect();
     let marks = [("p50", all.p50), ("p90", all.p90), ("p99", all.p99)];
     let chart = charts::latency("Share of picks by time", &cumulative(&microseconds, CURVE_POINTS), &marks);
-    section(
-        "How long does a pick take?",
-        &format!(
-            "<p class=\"note\">Whole picks by <b>{}</b>, reasons included, one after the other on one thread. Machines \
-             differ, and so do runs.</p>\n{}{table}",
-            escape(&page.subject().name),
-            figure("half", &chart)
-        ),
-    )
+    Some(Drawn { chart, table })
 }
 
-/// Whether the ranking knows when no tool answers.
-pub(super) fn abstention(page: &Page<'_>) -> String {
-    let title = "Does it know when no tool answers?";
+/// Whether the ranking knows when no tool answers; `None` where it gives no estimate.
+pub(super) fn abstention(page: &Page<'_>) -> Option<Drawn> {
     let estimates = page.sets.iter().filter_map(|set| set.estimates);
     let (with, without): (Vec<&[f64]>, Vec<&[f64]>) = estimates.unzip();
     let (with, without) = (with.concat(), without.concat());
     if with.is_empty() || without.is_empty() {
-        return section(title, "<p>This ranking gives no estimate of whether a request can be answered.</p>\n");
+        return None;
     }
     let mut table = Table::new(["set", "requests", "AUROC"]);
     for (name, report) in page.subject().report.sets() {
@@ -181,14 +138,7 @@ pub(super) fn abstention(page: &Page<'_>) -> String {
     table.sum(vec![Cell::name("mean"), Cell::figure(""), number(page.subject().auroc())]);
     let series = [("with its tools", steps(&with)), ("without them", steps(&without))];
     let chart = charts::steps("Estimates with and without the tools", "estimate that a tool answers", &series);
-    section(
-        title,
-        &format!(
-            "<p class=\"note\">Each request is asked as it is, and again without the tools that answer it. AUROC is how \
-             often the estimate is higher with them: 0.5 is chance, 1 is perfect.</p>\n{}{table}",
-            figure("half", &chart)
-        ),
-    )
+    Some(Drawn { chart, table })
 }
 
 /// The outline of a histogram.
@@ -197,16 +147,6 @@ fn steps(values: &[f64]) -> Vec<(f64, f64)> {
     let last = shares.last().copied().map(|share| (1.0, share));
     let steps = shares.iter().enumerate().map(|(bin, &share)| (bin as f64 / ESTIMATE_BINS as f64, share));
     steps.chain(last).collect()
-}
-
-/// A part of the page under its heading.
-pub(super) fn section(title: &str, body: &str) -> String {
-    format!("<section>\n<h2>{title}</h2>\n{body}</section>\n")
-}
-
-/// A chart on the page.
-pub(super) fn figure(class: &str, chart: &str) -> String {
-    format!("<figure class=\"{class}\">{chart}</figure>\n")
 }
 
 fn score(set: &SetReport) -> Option<f64> {

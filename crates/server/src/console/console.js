@@ -91,7 +91,6 @@
     }
     byId("door").hidden = true;
     for (const id of ["nav", "leave"]) byId(id).hidden = false;
-    say("");
     show();
     listen();
     count();
@@ -102,6 +101,7 @@
     const asked = location.hash.slice(1);
     if (asked !== "" && !PARTS.includes(asked)) return;
     const part = asked || "try";
+    say("");
     for (const name of PARTS) byId(name).hidden = name !== part;
     for (const link of document.querySelectorAll("nav a")) {
       if (link.hash === "#" + part) link.setAttribute("aria-current", "page");
