@@ -483,21 +483,15 @@ pub(crate) async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> 
     let protocol =
         Router::new().route_service(PATH, service).layer(middleware::from_fn_with_state(Arc::clone(&door), admit));
     let (api, described) = Api::routes(Arc::clone(hub));
-    let described: Arc<str> = described.into();
-    let describe = move || {
-        let described = Arc::clone(&described);
-        async move { ([(header::CONTENT_TYPE, "application/json")], described.to_string()) }
-    };
     let desk = Desk { door: Arc::clone(&door), hub: Arc::clone(hub) };
     let mut app = protocol
         .merge(api.layer(middleware::from_fn_with_state(Arc::clone(&door), enter)))
-        .route("/openapi.json", get(describe))
         .route("/metrics", get(metrics).with_state(desk.clone()))
         .route("/health", get(|| async { "ok\n" }))
         .route("/ready", get(ready).with_state(desk));
     let operators = middleware::from_fn_with_state((Arc::clone(&door), Arc::clone(hub)), operate);
     let console = console::parts(Arc::clone(hub)).layer(operators);
-    let page = console::page().layer(middleware::from_fn_with_state(Arc::clone(&door), look));
+    let page = console::page().merge(described).layer(middleware::from_fn_with_state(Arc::clone(&door), look));
     app = app.merge(page.merge(console).layer(middleware::from_fn(console::bound)));
     let proxy = Arc::new(Proxy::new(Arc::clone(hub))?);
     for api in proxy::Api::ALL {

@@ -8,6 +8,7 @@ mod embeddings;
 mod names;
 mod pick;
 mod sight;
+mod viewer;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,8 +55,8 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// The routes, and the description of them in JSON.
-    pub(crate) fn routes(hub: Arc<Hub>) -> (axum::Router, String) {
+    /// The routes, and the description of them: in JSON, and as a page.
+    pub(crate) fn routes(hub: Arc<Hub>) -> (axum::Router, axum::Router) {
         let (router, described) = OpenApiRouter::with_openapi(Described::openapi())
             .routes(routes!(pick::pick))
             .routes(routes!(pick::pick_batch))
@@ -68,7 +69,7 @@ impl Api {
             .routes(routes!(embeddings::embeddings))
             .with_state(Arc::new(Self { hub }))
             .split_for_parts();
-        (router, described.to_json().unwrap_or_default())
+        (router, viewer::routes(&described))
     }
 
     /// What there is now, and what a role may see of it. The first request waits until the upstreams have been asked.
