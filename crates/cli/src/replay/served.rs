@@ -174,3 +174,28 @@ impl ServedRequest {
         json!({"id": self.id(), "messages": messages})
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use picktools::eval::QuerySet;
+
+    use super::*;
+
+    #[test]
+    fn a_request_is_the_same_when_it_is_read_again() {
+        let say = |role: &str, text: &str| json!({"role": role, "content": text});
+        let call = json!({"role": "assistant", "content": "", "tool_calls": [
+            {"type": "function", "function": {"name": "get_forecast"}},
+            {"type": "function", "function": {"name": "book"}},
+        ]});
+        let talk = json!([say("user", "Weather in Nice?"), call, say("user", "hm"), say("user", "and in\nTurin?")]);
+        let only_called = json!([say("user", " "), call, say("user", "go on")]);
+        for query in [Query::new("a\tb\n\u{0}c"), Query::from(&talk), Query::from(&only_called)] {
+            let request =
+                ServedRequest { record: 7, at_ms: 0, query: query.clone(), picks: Vec::new(), called: Vec::new() };
+            let text = lines(std::iter::once(request.line())).expect("JSON");
+            let read = QuerySet::parse(text.as_bytes(), std::path::Path::new("queries.jsonl")).expect("a line");
+            assert_eq!(read.as_slice()[0].query(), query, "{text}");
+        }
+    }
+}
