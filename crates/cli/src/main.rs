@@ -50,6 +50,8 @@ mod servers;
 #[cfg(feature = "server")]
 mod serve;
 mod signals;
+#[cfg(feature = "otel")]
+mod telemetry;
 mod translate;
 mod validate;
 
@@ -57,6 +59,11 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+#[cfg(feature = "otel")]
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
 /// A gateway runs for weeks, and what its sessions held is to go back to the system when they end.
 #[cfg(all(feature = "server", not(target_env = "msvc")))]
@@ -146,7 +153,13 @@ fn main() -> ExitCode {
         }
         Err(help) => help.exit(),
     };
-    init_logging(cli.verbose, cli.log_format == "json");
+    let _exporting = match init_logging(cli.verbose, cli.log_format == "json") {
+        Ok(exporting) => exporting,
+        Err(error) => {
+            output::error(&error, as_json);
+            return ExitCode::from(2);
+        }
+    };
     let result = match cli.command {
         Command::Pick(command) => command.run().map(done),
         Command::Resolve(command) => command.run(),
@@ -199,13 +212,24 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 
-fn init_logging(verbose: bool, as_json: bool) {
+/// Has lines for the log written, and spans exported while what is returned lives.
+fn init_logging(verbose: bool, as_json: bool) -> anyhow::Result<impl Sized> {
     let level = if verbose { "picktools=debug" } else { "error" };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("PICKTOOLS_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal() && !as_json);
-    if as_json { lines.json().init() } else { lines.init() }
+    let filter = EnvFilter::try_from_env("PICKTOOLS_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let lines =
+        tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal() && !as_json);
+    let lines = if as_json { lines.json().with_filter(filter).boxed() } else { lines.with_filter(filter).boxed() };
+    let registry = tracing_subscriber::registry().with(lines);
+    #[cfg(feature = "otel")]
+    {
+        let (layer, exporting) = telemetry::exporting()?.unzip();
+        let spans = Targets::new().with_target("picktools::span", LevelFilter::INFO);
+        registry.with(layer.with_filter(spans)).init();
+        Ok(exporting)
+    }
+    #[cfg(not(feature = "otel"))]
+    {
+        registry.init();
+        Ok(())
+    }
 }

@@ -13,6 +13,8 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use serde_json::json;
+use tracing::Instrument;
+use tracing::field::Empty;
 
 use crate::hub::Hub;
 use crate::journal::Called;
@@ -78,13 +80,19 @@ impl Calling<'_> {
             tool: tool.clone(),
             arguments: call.arguments.clone(),
         });
-        let outcome = self.carry_out(snapshot, view, call, again).await;
-        noting.ended(match &outcome {
+        let span = tracing::info_span!(target: "picktools::span", "call", tool = Empty, outcome = Empty);
+        if let Some(tool) = &tool {
+            span.record("tool", &*tool.id);
+        }
+        let outcome = self.carry_out(snapshot, view, call, again).instrument(span.clone()).await;
+        let ended = match &outcome {
             Ok(Ran { response: CallToolResponse::Complete(result), .. }) if result.is_error == Some(true) => "failed",
             Ok(Ran { response: CallToolResponse::Complete(_), .. }) => "done",
             Ok(_) => "asked",
             Err(refusal) => refusal.code.name(),
-        });
+        };
+        span.record("outcome", ended);
+        noting.ended(ended);
         if let Some(tool) = tool {
             let (upstream, code) = (tool.source.as_deref().unwrap_or_default(), outcome.as_ref().err());
             let code = code.map(|refusal| refusal.code.name());

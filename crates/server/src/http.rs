@@ -20,6 +20,8 @@ use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::time::sleep;
+use tracing::Instrument;
+use tracing::field::Empty;
 
 use crate::api::Api;
 use crate::calls::Caller;
@@ -284,7 +286,11 @@ async fn watch(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Res
         let message = format!("more than {MAX_HEADERS} headers, or {MAX_HEADER_BYTES} bytes of them");
         Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", message).into_response()
     } else {
-        next.run(request).await
+        let method = request.method().as_str();
+        let span = tracing::info_span!(target: "picktools::span", "request", method, path, status = Empty);
+        let response = next.run(request).instrument(span.clone()).await;
+        span.record("status", response.status().as_u16());
+        response
     };
     let (status, time) = (response.status().as_u16(), started.elapsed());
     tracing::debug!(target: "picktools::http", path, status, time_us = time.as_micros(), "answered");

@@ -99,7 +99,8 @@ fn failed(error: &dyn std::fmt::Display) -> Problem {
 
 /// Runs what takes processor time where it holds up no other request.
 async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T, Problem> + Send + 'static) -> Result<T, Problem> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| failed(&error))?
+    let span = tracing::Span::current();
+    tokio::task::spawn_blocking(move || span.in_scope(work)).await.map_err(|error| failed(&error))?
 }
 
 /// How long work took, as browsers and tracing read it.

@@ -158,6 +158,7 @@ impl Picking {
             let message = format!("at most {MAX_PICKS} tools can be asked for");
             return Err(Problem::invalid(message).at("options.max_candidates"));
         }
+        let _span = tracing::info_span!(target: "picktools::span", "pick").entered();
         let started = Instant::now();
         let picked = self.snapshot.engine.pick(&query, &options);
         let mut selection = picked.map_err(|error| Problem::invalid(error.to_string()).at("options"))?;
