@@ -71,6 +71,20 @@ pub fn told(call: &ValidCall) -> String {
     redaction::call(call.tool().id.as_str(), &arguments)
 }
 
+/// Returns the arguments of a call with each secret replaced: what the schema says is one (`writeOnly`, `format: password`),
+/// and what is called like one. `schema` is that of the tool's parameters, where there is one.
+///
+/// ```
+/// use picktools::runtime::told_arguments;
+/// use serde_json::json;
+///
+/// let told = told_arguments(&json!({"user": "ada", "password": "hunter2"}), None);
+/// assert_eq!(told, json!({"user": "ada", "password": "[redacted]"}));
+/// ```
+pub fn told_arguments(arguments: &serde_json::Value, schema: Option<&serde_json::Value>) -> serde_json::Value {
+    redaction::redacted(arguments, schema).0
+}
+
 /// Locks what no panic leaves half-changed.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

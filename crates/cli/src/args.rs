@@ -134,11 +134,7 @@ impl RankingArgs {
     }
 
     pub(super) fn mode(&self) -> Mode {
-        match self.model.mode {
-            ModeArg::Keyword => Mode::Keyword,
-            ModeArg::Semantic => Mode::Semantic,
-            ModeArg::Hybrid => Mode::Hybrid,
-        }
+        self.model.mode()
     }
 
     /// Opens the model and indexes `catalog` for a pick, which a model does not stand in the way of that is not ready by
@@ -177,6 +173,14 @@ impl RankingArgs {
 }
 
 impl ModelArgs {
+    pub(super) fn mode(&self) -> Mode {
+        match self.mode {
+            ModeArg::Keyword => Mode::Keyword,
+            ModeArg::Semantic => Mode::Semantic,
+            ModeArg::Hybrid => Mode::Hybrid,
+        }
+    }
+
     /// Opens the model; a mode that needs none leaves it closed.
     pub(super) fn open(&self) -> anyhow::Result<Model> {
         self.open_as(self.mode)

@@ -12,5 +12,7 @@ pub(super) const DEFINITIONS: &str = "Definitions for a model";
 pub(super) const CALLS: &str = "Calls";
 #[cfg(feature = "server")]
 pub(super) const GATEWAY: &str = "Gateway";
+#[cfg(feature = "server")]
+pub(super) const AUDIT: &str = "Audit";
 pub(super) const EVALUATION: &str = "Evaluation";
 pub(super) const OUTPUT: &str = "Output";

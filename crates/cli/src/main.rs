@@ -34,6 +34,8 @@ mod numbers;
 mod output;
 mod pick;
 mod reading;
+#[cfg(feature = "server")]
+mod replay;
 mod report;
 mod rerank;
 mod resolve;
@@ -106,6 +108,10 @@ enum Command {
     /// Show the definitions of MCP servers that wait for approval, with what changed, and approve them.
     #[cfg(feature = "server")]
     Approve(approve::ApproveCommand),
+    /// Tell whether the audit of a gateway is whole, and run its selections again: with what they were made with, or with
+    /// another catalog, model or policy.
+    #[cfg(feature = "server")]
+    Replay(replay::ReplayCommand),
     /// Make a catalog, as JSON Lines, of what people already have: OpenAPI documents, MCP servers.
     Import(import::ImportCommand),
     /// Put picktools in front of the MCP servers that clients on this machine are configured with.
@@ -152,6 +158,8 @@ fn main() -> ExitCode {
         Command::Serve(command) => command.run(),
         #[cfg(feature = "server")]
         Command::Approve(command) => command.run(),
+        #[cfg(feature = "server")]
+        Command::Replay(command) => command.run(),
         Command::Check(command) => command.run(),
         Command::Index(command) => command.run().map(done),
         Command::Import(command) => command.run(),

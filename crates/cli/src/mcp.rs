@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use picktools::import::mcp::Configuration;
-use picktools_server::settings::{Mode, ProviderSettings, ProxySettings, Role, Share, Unsafe};
+use picktools_server::settings::{AuditSettings, Mode, ProviderSettings, ProxySettings, Role, Share, Unsafe};
 use picktools_server::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings};
 
 use crate::interruption::interrupted;
@@ -42,6 +42,10 @@ pub(super) struct GatewayArgs {
     /// The folder of what was approved [default: the user's folder of data].
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     state_dir: Option<PathBuf>,
+    /// Record what is decided in this folder, which no other gateway writes (docs/audit.md); nothing is picked or run while
+    /// that cannot be done.
+    #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
+    audit: Option<PathBuf>,
     #[arg(skip)]
     pub(super) providers: Providers,
 }
@@ -110,6 +114,12 @@ impl GatewayArgs {
                 "allow" => Unsafe::Allow,
                 _ => Unsafe::Confirm,
             };
+        }
+        if let Some(folder) = &self.audit {
+            match &mut settings.audit {
+                Some(audit) => audit.folder.clone_from(folder),
+                None => settings.audit = Some(AuditSettings::new(folder)),
+            }
         }
         self.providers.set(&mut settings.proxy);
         settings.check()?;

@@ -15,6 +15,7 @@ use rmcp::service::RequestContext;
 use serde_json::json;
 
 use crate::hub::Hub;
+use crate::journal::Called;
 use crate::metrics::Event;
 use crate::refusal::{Code, Refusal};
 use crate::relay::{self, Asked, Confirmation, confirm, decide};
@@ -66,9 +67,24 @@ impl Calling<'_> {
         call: ToolCall,
         again: Again,
     ) -> Result<Ran, Refusal> {
+        self.gateway.journal.ready()?;
         let started = Instant::now();
         let tool = view.tool_of(&call.name).ok().cloned();
+        let noting = self.gateway.journal.calling(|| Called {
+            key: Arc::clone(&self.caller.key),
+            role: Arc::clone(&self.caller.role),
+            session: Arc::clone(&self.caller.owner.0),
+            requested: call.name.clone(),
+            tool: tool.clone(),
+            arguments: call.arguments.clone(),
+        });
         let outcome = self.carry_out(snapshot, view, call, again).await;
+        noting.ended(match &outcome {
+            Ok(Ran { response: CallToolResponse::Complete(result), .. }) if result.is_error == Some(true) => "failed",
+            Ok(Ran { response: CallToolResponse::Complete(_), .. }) => "done",
+            Ok(_) => "asked",
+            Err(refusal) => refusal.code.name(),
+        });
         if let Some(tool) = tool {
             let (upstream, code) = (tool.source.as_deref().unwrap_or_default(), outcome.as_ref().err());
             let code = code.map(|refusal| refusal.code.name());
@@ -116,7 +132,7 @@ impl Calling<'_> {
             let answer = again.answers.get(CONFIRM).filter(|_| awaited == Some(Awaits::Confirmation));
             match confirm(&call, answer, context).await? {
                 Confirmation::Given => {}
-                Confirmation::ByOperator => decide(self.gateway.queue.as_ref(), &caller.owner, &call).await?,
+                Confirmation::ByOperator => self.decide(&call).await?,
                 Confirmation::Later(request) => {
                     let request = InputRequest::Elicitation(ElicitRequest::new(*request));
                     let requests = [(CONFIRM.to_owned(), request)].into();
@@ -154,6 +170,12 @@ impl Calling<'_> {
         results::scan(&mut result, upstream.rules.scan, &upstream.shown())?;
         note(&mut result, &call);
         Ok(Ran { response: result.into(), tool: Arc::clone(call.tool()), snapshot })
+    }
+
+    /// Has the operator decide, and notes a decision that is used up before anybody else sees it.
+    async fn decide(&self, call: &ValidCall) -> Result<(), Refusal> {
+        let used = |approval| self.gateway.journal.approved(approval);
+        decide(self.gateway.queue.as_ref(), &self.caller.owner, call, &used).await
     }
 
     /// Has the client find something out and send the call again.

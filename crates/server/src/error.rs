@@ -18,6 +18,9 @@ pub enum GatewayError {
     /// What is known cannot be used.
     #[error("{0}")]
     Snapshot(String),
+    /// What is decided cannot be recorded.
+    #[error("the audit: {0}")]
+    Audit(String),
     /// A client could not be served.
     #[error("{0}")]
     Client(String),

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use picktools::names::Advertising;
 use picktools::options::{TokenBudget, UNTRUSTED_MAX_PER_SOURCE};
 use picktools::provider::TranslateOptions;
-use picktools::{Pick, PickOptions, Provider, Query, Tool, translate};
+use picktools::{Pick, PickOptions, Provider, Query, Selection, Tool, translate};
 use serde_json::{Map, Value, json};
 
 use crate::refusal::{Code, Refusal, is_hidden};
@@ -106,13 +106,15 @@ pub(crate) fn definitions(tools: usize, sources: &[String]) -> [Value; 3] {
     ]
 }
 
-/// Answers a search. `state` tells why a server cannot be reached, where that is so.
+/// Answers a search. `state` tells why a server cannot be reached, where that is so; `note` is told what was picked.
 pub(crate) async fn search(
     snapshot: &Snapshot,
     view: &View,
     arguments: &Map<String, Value>,
     state: &(dyn Fn(&str) -> Option<String> + Sync),
+    note: &(dyn Fn(&Query, &PickOptions, &Selection, Duration) + Sync),
 ) -> Result<(Value, Vec<Arc<Tool>>), Refusal> {
+    let started = Instant::now();
     let Search { query, limit, server } = tolerance::search(arguments, MOST, USUAL)?;
     let mut access = view.access.clone();
     if let Some(server) = server {
@@ -134,8 +136,10 @@ pub(crate) async fn search(
         trusted_sources: trusted.iter().filter_map(|tool| tool.source.clone()).collect(),
         ..PickOptions::default()
     };
-    let selection = snapshot.engine.pick_async(Query::new(query), options).await;
+    let query = Query::new(query);
+    let selection = snapshot.engine.pick_async(query.clone(), options.clone()).await;
     let selection = selection.map_err(|error| Refusal::new(Code::InvalidArguments, error.to_string()))?;
+    note(&query, &options, &selection, started.elapsed());
     let picks: Vec<&Pick> = selection.picks.iter().chain(&selection.required).collect();
     let shown: Vec<Arc<Tool>> = picks.iter().map(|pick| pick.shown()).collect();
     let names: BTreeMap<String, String> =

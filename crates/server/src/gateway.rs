@@ -15,7 +15,9 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::audit::AuditWriter;
 use crate::calls::Caller;
+use crate::decisions::Decisions;
 use crate::error::GatewayError;
 use crate::figures::Figures;
 use crate::handler::Handler;
@@ -86,6 +88,8 @@ pub struct Gateway {
     kept: Option<KeptTools>,
     tell: mpsc::Sender<Listed>,
     building: JoinHandle<()>,
+    /// What sees the decisions of operators.
+    deciding: JoinHandle<()>,
     /// What follows each upstream.
     following: Mutex<BTreeMap<String, JoinHandle<()>>>,
     doors: Mutex<Vec<Weak<Door>>>,
@@ -126,6 +130,13 @@ impl Gateway {
     pub fn open(options: GatewayOptions) -> Result<Self, GatewayError> {
         let GatewayOptions { servers, settings, environment, kept, pins, queue, meter, share } = options;
         let planned = plan(servers, &settings)?;
+        let failed = |error: &dyn fmt::Display| GatewayError::Audit(error.to_string());
+        let audit = settings.audit.clone().map(AuditWriter::open).transpose().map_err(|error| failed(&error))?;
+        if let Some(remnant) = audit.as_ref().and_then(AuditWriter::remnant) {
+            let (file, bytes) = (&remnant.file, remnant.bytes);
+            tracing::error!(target: "picktools::audit", %file, bytes, "half a record stood at the end, and was put aside");
+        }
+        let journal = Journal::open(audit).map_err(|error| failed(&error))?;
         let settings = Arc::new(settings);
         let first = Snapshot::build(Arc::clone(&settings), &[], None).map_err(GatewayError::Snapshot)?;
         let figures = Arc::new(Figures::before(meter));
@@ -142,12 +153,15 @@ impl Gateway {
             share,
             meter: Arc::clone(&figures) as Arc<dyn Meter>,
             figures,
-            journal: Journal::new(),
+            journal,
             environment,
         });
+        hub.journal.changed(&hub.snapshot());
+        let decisions = Decisions::new(pins.clone(), hub.queue.clone());
         let (tell, heard) = mpsc::channel(64);
         let gateway = Self {
             building: tokio::spawn(build(Arc::clone(&hub), pins, heard)),
+            deciding: tokio::spawn(decisions.follow(Arc::clone(&hub))),
             kept: kept.map(KeptTools::new),
             tell,
             following: Mutex::default(),
@@ -166,6 +180,10 @@ impl Gateway {
     /// [`GatewayError`] when they cannot be used: nothing is changed then.
     pub fn reload(&self, servers: Vec<Server>, settings: Settings) -> Result<(), GatewayError> {
         let planned = plan(servers, &settings)?;
+        if settings.audit != self.hub.settings().audit {
+            let message = "`audit` holds from start to end; start the gateway again where it is to change";
+            return Err(GatewayError::Settings(message.to_owned()));
+        }
         let doors: Vec<Arc<Door>> = lock(&self.doors).iter().filter_map(Weak::upgrade).collect();
         let opened = doors.iter().map(|door| door.guests(&settings)).collect::<Result<Vec<_>, _>>()?;
         for (door, guests) in doors.iter().zip(opened) {
@@ -245,10 +263,12 @@ impl Gateway {
         let upstreams = self.hub.upstreams();
         let ends = upstreams.iter().map(|upstream| upstream.end());
         drop(timeout(END, futures_util::future::join_all(ends)).await);
+        self.hub.journal.flush();
     }
 
     fn stop(&self) {
         self.building.abort();
+        self.deciding.abort();
         lock(&self.following).values().for_each(JoinHandle::abort);
     }
 }
@@ -318,7 +338,9 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
             Ok(Ok(snapshot)) => {
                 // Written by this, they need not be read again; written by others meanwhile, they must be.
                 stamp = snapshot.approvals;
-                drop(hub.snapshot.send_replace(Arc::new(snapshot)));
+                let snapshot = Arc::new(snapshot);
+                hub.journal.changed(&snapshot);
+                drop(hub.snapshot.send_replace(snapshot));
                 None
             }
             Ok(Err(message)) => Some(message),

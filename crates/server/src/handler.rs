@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use picktools::Tool as CatalogTool;
 use picktools::provider::{Arguments, Tokenizer, ToolCall};
+use picktools::{PickOptions, Query, Selection, Tool as CatalogTool};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, ContentBlock,
     Extensions, GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
@@ -27,6 +27,7 @@ use crate::carried::{self, Carried, Listed};
 use crate::front::{self, CALL, DESCRIBE, SEARCH};
 use crate::guests::Sender;
 use crate::hub::Hub;
+use crate::journal::{Selected, Via};
 use crate::lock::lock;
 use crate::metrics::Event;
 use crate::refusal::{Code, Refusal};
@@ -180,7 +181,8 @@ impl Handler {
     ) -> Result<CallToolResponse, Refusal> {
         self.gateway.listed(FIRST).await;
         let snapshot = self.gateway.snapshot();
-        let view = snapshot.view(&self.caller(context).role)?;
+        let caller = self.caller(context);
+        let view = snapshot.view(&caller.role)?;
         let state = |source: &str| self.gateway.upstream(source).and_then(|upstream| upstream.down());
         // A server's own tool goes before one in front, where names are the server's.
         let is_own = snapshot.settings.names == Names::Bare && view.tools.iter().any(|tool| tool.name == name);
@@ -191,8 +193,14 @@ impl Handler {
                 return self.run(snapshot, view, call, again, context).await;
             }
             SEARCH => {
+                self.gateway.journal.ready()?;
                 let started = Instant::now();
-                let answered = front::search(&snapshot, &view, &arguments, &state).await?;
+                let note = |query: &Query, options: &PickOptions, selection: &Selection, time: Duration| {
+                    let (key, role, session) = (&*caller.key, &*caller.role, Some(&*caller.owner.0));
+                    let selected = Selected { key, role, session, via: Via::Search, query, options, selection, time };
+                    self.gateway.journal.selected(&selected);
+                };
+                let answered = front::search(&snapshot, &view, &arguments, &state, &note).await?;
                 self.gateway.meter.record(&Event::Search { found: answered.1.len(), time: started.elapsed() });
                 answered
             }

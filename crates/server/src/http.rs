@@ -242,19 +242,20 @@ struct ModelDoor {
 }
 
 impl ModelDoor {
-    fn admit(&self, headers: &HeaderMap) -> Result<Place, Refused> {
+    fn admit(&self, headers: &HeaderMap) -> Result<(Place, Sender), Refused> {
         self.door.pages.check(headers)?;
         let guests = self.door.read();
         let guest = guests.of(self.proxy.key(self.api, headers, guests.have_no_keys())?)?;
         guest.count()?;
-        self.door.places.take(&guest)
+        let sender = Sender { role: Arc::clone(&guest.role), key: Arc::clone(&guest.name) };
+        Ok((self.door.places.take(&guest)?, sender))
     }
 }
 
 /// Lets a request to a model in, or not, and passes it on.
 async fn model(State(door): State<ModelDoor>, request: Request) -> Response {
     match door.admit(request.headers()) {
-        Ok(place) => Placed::answer(door.proxy.pass_on(door.api, request).await, Some(place)),
+        Ok((place, sender)) => Placed::answer(door.proxy.pass_on(door.api, &sender, request).await, Some(place)),
         Err(refused) => proxy::refuse(&refused),
     }
 }

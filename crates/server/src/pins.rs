@@ -142,6 +142,17 @@ pub(crate) struct Judged {
     pub(crate) held: BTreeSet<String>,
 }
 
+/// What somebody has decided of definitions, and of what nobody has.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Decided {
+    /// What waits, by `source/tool`: its digest, and whether it was refused.
+    pub(crate) held: BTreeMap<String, (String, bool)>,
+    /// What a person approved: `source/tool` and digest.
+    pub(crate) approved: BTreeSet<(String, String)>,
+    /// When each server was first seen.
+    pub(crate) first_seen: BTreeMap<String, u64>,
+}
+
 /// What upstreams sent, to be judged.
 pub(crate) struct Arrival<'a> {
     pub(crate) server: &'a Server,
@@ -240,6 +251,21 @@ impl Pins {
             file.held.retain(|id, _| !id.starts_with(&prefix));
             file.upstreams.remove(source).map(|_| ()).ok_or_else(|| format!("no server {source:?} was seen"))
         })
+    }
+
+    /// What somebody has decided so far, and of what nobody has.
+    pub(crate) fn decided(&self) -> Result<Decided, StateError> {
+        let PinsFile { upstreams, held } = self.0.read()?;
+        let held = held.into_iter().map(|(id, held)| (id, (held.digest, held.denied))).collect();
+        let mut decided = Decided { held, ..Decided::default() };
+        for (source, approved) in upstreams {
+            for (tool, pins) in approved.tools {
+                let by_operator = pins.into_iter().filter(|pin| pin.by == By::Operator);
+                decided.approved.extend(by_operator.map(|pin| (format!("{source}/{tool}"), pin.digest)));
+            }
+            decided.first_seen.insert(source, approved.first_seen);
+        }
+        Ok(decided)
     }
 
     /// By what is told that somebody approved something.

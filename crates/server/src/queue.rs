@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys::{digest, hex, now, random};
 use crate::rounds::identity;
-use crate::shared_file::{SharedFile, StateError};
+use crate::shared_file::{SharedFile, Stamp, StateError};
 use crate::upstream::Owner;
 
 /// How long a call waits to be decided, and how long a decision holds, in seconds.
@@ -71,6 +71,17 @@ pub enum Decision {
     Denied,
 }
 
+impl Decision {
+    /// What it is called where it is told of; `None` while nothing is decided.
+    pub(crate) fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Waits => None,
+            Self::Allowed => Some("allowed"),
+            Self::Denied => Some("denied"),
+        }
+    }
+}
+
 impl CallQueue {
     /// Opens the queue of a folder.
     ///
@@ -94,6 +105,16 @@ impl CallQueue {
         calls.tidy();
         calls.calls.retain(|_, call| call.decision == Decision::Waits);
         Ok(calls.calls)
+    }
+
+    /// Returns the calls that are known, decided or not, by id.
+    pub(crate) fn known(&self) -> Result<BTreeMap<String, QueuedCall>, StateError> {
+        Ok(self.file.read()?.calls)
+    }
+
+    /// By what is told that somebody decided something.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        self.file.stamp()
     }
 
     /// Decides a call that waits: it may run once, within ten minutes, or not.

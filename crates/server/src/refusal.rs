@@ -33,6 +33,7 @@ pub(crate) enum Code {
     Busy,
     NotCarried,
     ResultBlocked,
+    NotAudited,
 }
 
 impl Code {
@@ -53,6 +54,7 @@ impl Code {
             Self::Busy => "busy",
             Self::ResultBlocked => "result_blocked",
             Self::NotCarried => "not_carried",
+            Self::NotAudited => "not_audited",
         }
     }
 }

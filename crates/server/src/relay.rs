@@ -18,6 +18,7 @@ use rmcp::{ErrorData, RoleServer};
 use serde_json::{Map, Value, json};
 use tokio::time::{sleep_until, timeout, timeout_at};
 
+use crate::journal::{Approval, Waiting};
 use crate::listener::{Asks, Heard};
 use crate::queue::{self, CallQueue, Decision};
 use crate::refusal::{Code, Refusal};
@@ -277,15 +278,28 @@ pub(crate) enum Confirmation {
     ByOperator,
 }
 
-/// Has the operator decide about a call whose client cannot ask anybody.
-pub(crate) async fn decide(queue: Option<&CallQueue>, owner: &Owner, call: &ValidCall) -> Result<(), Refusal> {
+/// Has the operator decide about a call whose client cannot ask anybody. `used` is told of a decision, which is used up.
+pub(crate) async fn decide(
+    queue: Option<&CallQueue>,
+    owner: &Owner,
+    call: &ValidCall,
+    used: &(dyn Fn(Approval) + Sync),
+) -> Result<(), Refusal> {
     let id = &call.tool().id;
     let refused = |why: &str| Refusal::new(Code::NotConfirmed, format!("{id} did not run: {why}"));
     const WHY: &str = "it may do damage, each call of it must be confirmed, and this client cannot ask a person";
     let Some(queue) = queue.cloned() else { return Err(refused(WHY)) };
     let asked = queue::Asked::new(owner, call);
     let decided = tokio::task::spawn_blocking(move || queue.ask(asked)).await;
-    match decided.map_err(|error| error.to_string()).and_then(|decided| decided.map_err(|error| error.to_string())) {
+    let decided =
+        decided.map_err(|error| error.to_string()).and_then(|decided| decided.map_err(|error| error.to_string()));
+    if let Ok(Some((id, decision))) = &decided
+        && let Some(decision) = decision.word()
+    {
+        let of = Waiting::Call { id: id.clone(), tool: call.tool().id.clone(), shown: told(call) };
+        used(Approval { of, decision, by: None });
+    }
+    match decided {
         Ok(Some((_, Decision::Allowed))) => Ok(()),
         Ok(Some((_, Decision::Denied))) => Err(refused(DISALLOWED)),
         Ok(Some((call, Decision::Waits))) => Err(refused(&format!(

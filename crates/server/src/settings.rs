@@ -1,16 +1,19 @@
 //! What the operator says: how upstreams are kept, who may do what, and what results may hold.
 
+mod audit;
 mod proxy;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use jsonc_parser::ParseOptions;
-use picktools::Access;
+use picktools::{Access, Catalog, Tool};
 use serde::Deserialize;
 use serde_json::Value;
 
+pub use self::audit::AuditSettings;
 pub use self::proxy::{ProviderSettings, ProxyMode, ProxySettings};
 
 /// The role of callers that no other is said for.
@@ -57,6 +60,8 @@ pub struct Settings {
     pub http: HttpSettings,
     /// Where requests to models go over HTTP, and what becomes of their tools.
     pub proxy: ProxySettings,
+    /// Where what is decided is recorded; nowhere unless it is said.
+    pub audit: Option<AuditSettings>,
 }
 
 /// Who may connect over HTTP.
@@ -415,6 +420,7 @@ impl Settings {
         if self.results.max_bytes < 1_000 {
             return Err(SettingsError("results.max_bytes: at least 1000 are needed".to_owned()));
         }
+        self.audit.iter().try_for_each(AuditSettings::check).map_err(SettingsError)?;
         self.proxy.check().map_err(SettingsError)
     }
 
@@ -441,6 +447,15 @@ impl Settings {
         }
     }
 
+    /// Returns what a role may see and run of a catalog; what waits for approval is not told by settings.
+    ///
+    /// # Errors
+    ///
+    /// [`SettingsError`] for a pattern that is none.
+    pub fn access(&self, role: &str, catalog: &Catalog) -> Result<Access, SettingsError> {
+        self.role(role).access_to(catalog).map_err(SettingsError)
+    }
+
     /// Returns what a role may do; that of callers without one where it is not among the roles.
     pub(crate) fn role(&self, name: &str) -> Role {
         self.roles.get(name).cloned().unwrap_or_default()
@@ -448,6 +463,17 @@ impl Settings {
 }
 
 impl Role {
+    /// What may be seen and run of a catalog, with the tools that the patterns mean.
+    pub(crate) fn access_to(&self, catalog: &Catalog) -> Result<Access, String> {
+        let denied = self.denied()?;
+        let is_denied = |tool: &&Arc<Tool>| denied.is_match(tool.qualified_name());
+        Ok(Access {
+            allow_unsafe: self.marked_unsafe != Unsafe::Deny,
+            exclude: catalog.tools().iter().filter(is_denied).map(|tool| tool.id.clone()).collect(),
+            ..self.access.clone()
+        })
+    }
+
     /// The patterns of what may not be seen.
     pub(crate) fn denied(&self) -> Result<GlobSet, String> {
         let mut set = GlobSetBuilder::new();

@@ -21,7 +21,7 @@ pub struct StateError {
 }
 
 impl StateError {
-    fn new(path: &Path, message: impl Into<String>) -> Self {
+    pub(crate) fn new(path: &Path, message: impl Into<String>) -> Self {
         Self { path: path.to_owned(), message: message.into() }
     }
 }
@@ -138,7 +138,7 @@ impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T
 }
 
 /// Writes a file that its owner alone can read.
-fn write_for_owner(path: &Path, text: &[u8]) -> Result<(), store::StoreError> {
+pub(crate) fn write_for_owner(path: &Path, text: &[u8]) -> Result<(), store::StoreError> {
     #[cfg(unix)]
     return store::write_as(path, text, std::os::unix::fs::PermissionsExt::from_mode(0o600));
     #[cfg(not(unix))]

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::lock::lock;
 use crate::pins::{Arrival, Pins};
 use crate::refusal::{Code, Refusal, is_hidden};
-use crate::settings::{Names, Settings, Unsafe, UpstreamRules};
+use crate::settings::{DEFAULT_ROLE, Names, Role, Settings, Unsafe, UpstreamRules};
 use crate::shared_file::Stamp;
 use crate::{naming, tolerance};
 
@@ -106,17 +106,23 @@ impl Snapshot {
         Ok(view)
     }
 
+    /// What a role may do with the tools that there are.
+    fn role(&self, name: &str) -> Result<Role, String> {
+        let role = self.settings.role(name);
+        let access = Access { quarantine: self.held.clone(), ..role.access_to(self.engine.catalog())? };
+        Ok(Role { access, ..role })
+    }
+
+    /// What each role may do with the tools that there are.
+    pub(crate) fn roles(&self) -> Result<Vec<(String, Role)>, String> {
+        let mut names: BTreeSet<&str> = self.settings.roles.keys().map(String::as_str).collect();
+        names.insert(DEFAULT_ROLE);
+        names.into_iter().map(|name| Ok((name.to_owned(), self.role(name)?))).collect()
+    }
+
     fn make_view(&self, role: &str) -> Result<View, String> {
-        let role = self.settings.role(role);
-        let denied = role.denied()?;
+        let Role { access, marked_unsafe, .. } = self.role(role)?;
         let catalog = self.engine.catalog();
-        let is_denied = |tool: &&Arc<Tool>| denied.is_match(tool.qualified_name());
-        let access = Access {
-            allow_unsafe: role.marked_unsafe != Unsafe::Deny,
-            exclude: catalog.tools().iter().filter(is_denied).map(|tool| tool.id.clone()).collect(),
-            quarantine: self.held.clone(),
-            ..role.access
-        };
         let hydrator = Hydrator::new(catalog.clone(), &access).map_err(|error| error.to_string())?;
         let hydrator = hydrator.translated(&self.translation);
         let tools: Vec<Arc<Tool>> = hydrator.admitted().cloned().collect();
@@ -126,7 +132,7 @@ impl Snapshot {
                 sources.push(source.clone());
             }
         }
-        Ok(View { access, hydrator, marked_unsafe: role.marked_unsafe, tools, sources, tokens: OnceLock::new() })
+        Ok(View { access, hydrator, marked_unsafe, tools, sources, tokens: OnceLock::new() })
     }
 
     /// The definition of a tool, as in `tools/list`.

@@ -35,7 +35,8 @@ async fn calls_searches_lists_sessions_and_upstreams_are_counted() {
     });
     let gateway = gateway.expect("a gateway");
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    let serving = gateway.serve_http(&Http { listen, tls: None, plain: false }).await.expect("it listens");
+    let serving =
+        gateway.serve_http(&Http { listen, tls: None, plain: false, console: None }).await.expect("it listens");
     let url = format!("http://{}/mcp", serving.address());
     let server =
         Server { name: "gateway".to_owned(), way: Way::Http { url, headers: BTreeMap::new(), credentials: None } };

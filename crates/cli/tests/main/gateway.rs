@@ -63,7 +63,7 @@ impl Place {
     }
 
     /// A gateway that serves a client here, whose capabilities these are.
-    fn client(&self, capabilities: &Value) -> Client {
+    pub(crate) fn client(&self, capabilities: &Value) -> Client {
         let mut client = self.silent_client();
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
             "clientInfo": {"name": "test", "version": "1"}});
@@ -112,7 +112,7 @@ pub(crate) fn gateway_program() -> Command {
 }
 
 /// A client that speaks the protocol line by line.
-struct Client {
+pub(crate) struct Client {
     child: Child,
     input: Option<ChildStdin>,
     messages: Receiver<Value>,
@@ -134,14 +134,14 @@ impl Client {
     }
 
     /// Sends a request, and returns its id.
-    fn begin(&mut self, method: &str, params: &Value) -> u64 {
+    pub(crate) fn begin(&mut self, method: &str, params: &Value) -> u64 {
         self.next += 1;
         self.send(&json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}));
         self.next
     }
 
     /// Waits for the answer to a request.
-    fn answer(&mut self, id: u64) -> Value {
+    pub(crate) fn answer(&mut self, id: u64) -> Value {
         let until = Instant::now() + TIME;
         loop {
             if let Some(place) =
@@ -165,16 +165,16 @@ impl Client {
     }
 
     /// Calls a tool of the front, or of a server.
-    fn call(&mut self, name: &str, arguments: Value) -> Value {
+    pub(crate) fn call(&mut self, name: &str, arguments: Value) -> Value {
         self.ask("tools/call", &json!({"name": name, "arguments": arguments}))["result"].clone()
     }
 
     /// Calls a tool of a server through the front.
-    fn run(&mut self, name: &str, arguments: Value) -> Value {
+    pub(crate) fn run(&mut self, name: &str, arguments: Value) -> Value {
         self.call("call_tool", json!({"name": name, "arguments": arguments}))
     }
 
-    fn search(&mut self, query: &str) -> Value {
+    pub(crate) fn search(&mut self, query: &str) -> Value {
         self.call("search_tools", json!({"query": query}))["structuredContent"].clone()
     }
 
@@ -189,7 +189,7 @@ impl Client {
     }
 
     /// Closes its output, and waits for the gateway to end.
-    fn leave(mut self) -> Option<i32> {
+    pub(crate) fn leave(mut self) -> Option<i32> {
         self.input = None;
         ended(&mut self.child)
     }
@@ -221,12 +221,12 @@ fn text(value: &Value) -> String {
 }
 
 /// The text of a result.
-fn said(result: &Value) -> String {
+pub(crate) fn said(result: &Value) -> String {
     text(&result["content"][0]["text"])
 }
 
 /// The code of a refusal.
-fn code(result: &Value) -> &str {
+pub(crate) fn code(result: &Value) -> &str {
     assert_eq!(result["isError"], true, "{result}");
     result["_meta"]["picktools/error"]["code"].as_str().unwrap_or_else(|| panic!("a refusal: {result}"))
 }

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub(crate) struct Serving {
     pub(crate) address: SocketAddr,
     pub(crate) place: Place,
     /// What it says after that.
-    lines: Receiver<String>,
+    lines: Mutex<Receiver<String>>,
 }
 
 impl Serving {
@@ -43,13 +44,14 @@ impl Serving {
             .expect("it says where it listens");
         let (tell, heard) = channel();
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
-        Self { child, address, place, lines: heard }
+        Self { child, address, place, lines: Mutex::new(heard) }
     }
 
     /// The rest of the next line that begins so.
     pub(crate) fn said(&self, beginning: &str) -> String {
         loop {
-            let line = self.lines.recv_timeout(Duration::from_secs(20)).expect("it says so");
+            let lines = self.lines.lock().expect("nobody else reads them");
+            let line = lines.recv_timeout(Duration::from_secs(20)).expect("it says so");
             if let Some(rest) = line.strip_prefix(beginning) {
                 return rest.to_owned();
             }

@@ -43,6 +43,9 @@ mod console;
 // The way to models.
 #[cfg(feature = "server")]
 mod model_proxy;
+// The audit: what is recorded, what is noticed, and what is run again.
+#[cfg(feature = "server")]
+mod audit;
 // The gateway before the servers of people's clients.
 #[cfg(feature = "server")]
 mod init;

@@ -15,6 +15,7 @@ use super::{Problem, blocking, filters, written};
 use crate::changes::changes;
 use crate::guests::Sender;
 use crate::hub::Hub;
+use crate::journal::{self, Approval};
 use crate::keys::now;
 use crate::pins::{Held, Pins};
 use crate::queue::CallQueue;
@@ -82,6 +83,17 @@ fn pins(hub: &Hub) -> Result<Pins, Problem> {
 fn queue(hub: &Hub) -> Result<CallQueue, Problem> {
     let none = || Problem::new(StatusCode::CONFLICT, "calls do not wait for an operator at this gateway");
     hub.queue.clone().ok_or_else(none)
+}
+
+/// Refuses what could not be recorded.
+fn ready(hub: &Hub) -> Result<(), Problem> {
+    hub.journal.ready().map_err(|refusal| Problem::new(StatusCode::SERVICE_UNAVAILABLE, refusal.message))
+}
+
+/// Notes who decided what.
+fn note(hub: &Hub, sender: &Sender, of: journal::Waiting, decision: &'static str) {
+    tracing::info!(target: "picktools::console", key = %sender.key, ?of, decision);
+    hub.journal.approved(Approval { of, decision, by: Some(sender.key.to_string()) });
 }
 
 pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Result<Html<String>, Problem> {
@@ -206,6 +218,8 @@ pub(super) async fn decide_definition(
 ) -> Result<String, Problem> {
     blocking(move || {
         let pins = pins(&hub)?;
+        ready(&hub)?;
+        let shown = digest.clone();
         let done = if approve {
             pins.approve(&[(id.clone(), digest)]).map_err(|error| failed(&error))?;
             "approved"
@@ -218,7 +232,8 @@ pub(super) async fn decide_definition(
             pins.deny(&id).map_err(|error| failed(&error))?;
             "refused"
         };
-        tracing::info!(target: "picktools::console", key = %sender.key, definition = %id, done);
+        let of = journal::Waiting::Definition { id: id.clone(), digest: shown };
+        note(&hub, &sender, of, if approve { "approved" } else { "denied" });
         Ok(format!("{done}: {}", marked(&id, 200)))
     })
     .await
@@ -238,9 +253,12 @@ pub(super) async fn decide_call(
     Json(CallDecision { id, run }): Json<CallDecision>,
 ) -> Result<String, Problem> {
     blocking(move || {
-        let call = queue(&hub)?.decide(&id, run).map_err(|error| failed(&error))?;
+        let queue = queue(&hub)?;
+        ready(&hub)?;
+        let call = queue.decide(&id, run).map_err(|error| failed(&error))?;
         let done = if run { "may run once, within ten minutes" } else { "refused" };
-        tracing::info!(target: "picktools::console", key = %sender.key, call = %id, tool = %call.tool, done);
+        let of = journal::Waiting::Call { id, tool: call.tool, shown: call.shown.clone() };
+        note(&hub, &sender, of, if run { "allowed" } else { "denied" });
         Ok(format!("{done}: {}", marked(&call.shown, 200)))
     })
     .await

@@ -28,8 +28,9 @@ use self::indexed::IndexedLists;
 use self::narrow::{Narrowed, narrow};
 use self::unchanged::Unchanged;
 use crate::error::GatewayError;
-use crate::guests::{Refused, bearer, only};
+use crate::guests::{Refused, Sender, bearer, only};
 use crate::hub::Hub;
+use crate::journal::Narrowing;
 use crate::lock::lock;
 use crate::metrics::Event;
 use crate::settings::ProxySettings;
@@ -93,7 +94,10 @@ impl Proxy {
     }
 
     /// Passes a request on, and the answer back.
-    pub(crate) async fn pass_on(self: &Arc<Self>, api: Api, request: Request) -> Response {
+    pub(crate) async fn pass_on(self: &Arc<Self>, api: Api, sender: &Sender, request: Request) -> Response {
+        if let Err(refusal) = self.hub.journal.ready() {
+            return problem(StatusCode::SERVICE_UNAVAILABLE, &refusal.message);
+        }
         let settings = Arc::clone(&self.hub.settings());
         let Some(provider) = api.provider(&settings.proxy) else {
             let message = "no provider is set for this; see `proxy` of the settings";
@@ -120,6 +124,16 @@ impl Proxy {
         let mut narrowed =
             if is_plain { self.narrow(api, settings.proxy.clone(), body.clone()).await } else { Err(Unchanged::Body) };
         let ours = started.elapsed();
+        self.hub.journal.narrowed(Narrowing {
+            key: Arc::clone(&sender.key),
+            role: Arc::clone(&sender.role),
+            api: api.path(),
+            shown: match &narrowed {
+                Ok(narrowed) => Ok((narrowed.names.clone(), narrowed.of)),
+                Err(why) => Err(why.word()),
+            },
+            time: ours,
+        });
         let sent = match &mut narrowed {
             Ok(narrowed) => Bytes::from(std::mem::take(&mut narrowed.body)),
             Err(_) => body,

@@ -20,6 +20,8 @@ const DEFERRED: &str = r#""defer_loading":true,"#;
 pub(super) struct Narrowed {
     pub(super) body: String,
     pub(super) mode: ProxyMode,
+    /// The functions that the model is shown.
+    pub(super) names: Vec<String>,
     /// How many functions the model is shown, and of how many.
     pub(super) shown: usize,
     pub(super) of: usize,
@@ -68,7 +70,8 @@ pub(super) fn narrow(
     let shown_tokens: usize = list.iter().map(|&place| indexed.entries[place].tokens).sum();
     let all = indexed.entries.iter().filter(|entry| entry.name.is_some()).map(|entry| entry.tokens).sum::<usize>();
     let saved = if mode == ProxyMode::Allowed { 0 } else { all.saturating_sub(shown_tokens) };
-    Ok(Narrowed { body, mode, shown: list.len(), of: indexed.functions(), saved })
+    let names = list.iter().filter_map(|&place| indexed.entries[place].name.clone()).collect();
+    Ok(Narrowed { body, mode, names, shown: list.len(), of: indexed.functions(), saved })
 }
 
 struct Request<'r> {
