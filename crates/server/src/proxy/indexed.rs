@@ -1,6 +1,6 @@
 //! The tools of requests, indexed once for each list.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::api::Api;
-use super::members::place;
+use super::members::{Members, place};
 use super::unchanged::Unchanged;
 use crate::lock::lock;
 use crate::settings::ProxySettings;
@@ -27,14 +27,28 @@ const MAX_LISTS: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not 0");
 
 type Sha = [u8; 32];
 
+/// The members of a request, and its list where that is known.
+type Known<'t> = (Members<'t>, Option<Arc<Indexed>>);
+
+/// How many lists are known by their text, so that requests with them need not be read whole.
+const MAX_RECENT: usize = 8;
+
 /// The tools of requests, indexed once for each list.
-pub(super) struct IndexedLists(Mutex<LruCache<Sha, Arc<Slot>>>);
+pub(super) struct IndexedLists {
+    lists: Mutex<LruCache<Sha, Arc<Slot>>>,
+    /// Those that were used last, the latest first.
+    recent: Mutex<VecDeque<Arc<Indexed>>>,
+}
 
 /// Filled by whoever comes first, for whom the others wait.
 type Slot = OnceLock<Result<Arc<Indexed>, Unchanged>>;
 
 /// The tools of a request.
 pub(super) struct Indexed {
+    /// The list as it came.
+    pub(super) text: Box<str>,
+    /// For which requests it was indexed: their shape, and from how many tools on.
+    of: (&'static str, usize),
     pub(super) entries: Vec<Entry>,
     /// The places of functions among the entries, by name.
     names: HashMap<String, usize>,
@@ -58,7 +72,19 @@ pub(super) struct Entry {
 
 impl IndexedLists {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(LruCache::unbounded()))
+        Self { lists: Mutex::new(LruCache::unbounded()), recent: Mutex::default() }
+    }
+
+    /// The members of a request, and its list where that was used lately: then it is not read again.
+    pub(super) fn read<'t>(&self, api: Api, from: usize, text: &'t str) -> Result<Known<'t>, Unchanged> {
+        let recent: Vec<Arc<Indexed>> = lock(&self.recent).iter().cloned().collect();
+        for indexed in recent.into_iter().filter(|indexed| indexed.of == (api.shape(), from)) {
+            if let Some(members) = Members::read_around(text, "tools", &indexed.text) {
+                self.used(&indexed);
+                return Ok((members, Some(indexed)));
+            }
+        }
+        Members::read(text).map(|members| (members, None)).map_err(|_| Unchanged::Body)
     }
 
     /// The index of a list, made where it is not there. `from` is how many functions are worth one.
@@ -68,14 +94,28 @@ impl IndexedLists {
         hash.update(from.to_le_bytes());
         hash.update(text);
         let digest: Sha = hash.finalize().into();
-        let slot = Arc::clone(lock(&self.0).get_or_insert(digest, Arc::default));
+        let slot = Arc::clone(lock(&self.lists).get_or_insert(digest, Arc::default));
         let indexed = slot.get_or_init(|| Indexed::read(api, from, text).map(Arc::new)).clone();
         self.bound();
+        if let Ok(indexed) = &indexed {
+            self.used(indexed);
+        }
         indexed
     }
 
+    /// Has a list known by its text from now on.
+    fn used(&self, indexed: &Arc<Indexed>) {
+        let mut recent = lock(&self.recent);
+        recent.retain(|other| !Arc::ptr_eq(other, indexed));
+        recent.push_front(Arc::clone(indexed));
+        let tools = |recent: &VecDeque<Arc<Indexed>>| recent.iter().map(|list| list.entries.len()).sum::<usize>();
+        while recent.len() > MAX_RECENT || (recent.len() > 1 && tools(&recent) > MAX_INDEXED) {
+            recent.pop_back();
+        }
+    }
+
     fn bound(&self) {
-        let mut lists = lock(&self.0);
+        let mut lists = lock(&self.lists);
         let tools = |slot: &Slot| match slot.get() {
             Some(Ok(indexed)) => indexed.entries.len().max(1),
             _ => 1,
@@ -123,7 +163,8 @@ impl Indexed {
         for entry in &mut entries {
             entry.tokens = Tokenizer::O200k.count(&text[entry.place.clone()]);
         }
-        Ok(Self { entries, names, engine, lists: Mutex::new(LruCache::new(MAX_LISTS)) })
+        let lists = Mutex::new(LruCache::new(MAX_LISTS));
+        Ok(Self { text: text.into(), of: (api.shape(), from), entries, names, engine, lists })
     }
 
     /// Which functions a conversation has needed so far, in the order in which it came to need them. What it is for the

@@ -28,6 +28,27 @@ impl<'t> Members<'t> {
         Ok(Self { text, places, start })
     }
 
+    /// Reads an object as [`Members::read`] does, of which a part is known: a whole value, which is not read again. `None` where that
+    /// is not the value of the member `name`.
+    pub(super) fn read_around(text: &'t str, name: &str, known: &str) -> Option<Self> {
+        let quoted = format!("\"{name}\"");
+        let at = text.match_indices(&quoted).find_map(|(at, _)| {
+            let rest = text[at + quoted.len()..].trim_start().strip_prefix(':')?.trim_start();
+            rest.starts_with(known).then(|| text.len() - rest.len())
+        })?;
+        // What is read has a null in its place.
+        let end = at + known.len();
+        let short = format!("{}null{}", &text[..at], &text[end..]);
+        let Members { mut places, start, .. } = Members::read(&short).ok()?;
+        let cut = "null".len();
+        let place = places.get_mut(name).filter(|place| **place == (at..at + cut))?;
+        place.end = end;
+        for place in places.values_mut().filter(|place| place.start > at) {
+            *place = place.start - cut + known.len()..place.end - cut + known.len();
+        }
+        Some(Self { text, places, start })
+    }
+
     /// The value of a member, as it is written.
     pub(super) fn get(&self, name: &str) -> Option<&'t str> {
         self.places.get(name).map(|place| &self.text[place.clone()])
@@ -91,6 +112,34 @@ impl<'de> Deserialize<'de> for Listed<'de> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_that_is_known_is_found_where_it_is_the_member_and_nowhere_else() {
+        let known = "[{\"name\":\"a\"}]";
+        for text in [
+            format!("{{\"model\":\"m\",\"tools\" : {known},\"seed\":1,\"x\":[2]}}"),
+            format!("{{\"tools\":{known}}}"),
+            format!(" {{ \"messages\":[\"\\\"tools\\\":\"],\"tools\":{known} }} "),
+        ] {
+            let (around, whole) = (Members::read_around(&text, "tools", known), Members::read(&text));
+            let (around, whole) = (around.expect("it is there"), whole.expect("an object"));
+            assert_eq!((around.places.clone(), around.start), (whole.places.clone(), whole.start), "{text}");
+            assert_eq!(around.get("tools"), Some(known));
+            assert_eq!(around.with("tools", "[]"), whole.with("tools", "[]"));
+            assert_eq!(around.with("tool_choice", "1"), whole.with("tool_choice", "1"));
+        }
+        for text in [
+            format!("{{\"metadata\":{{\"tools\":{known}}},\"tools\":[]}}"),
+            format!("{{\"tools\":{known},\"tools\":{known}}}"),
+            format!("{{\"tools\":{known}x}}"),
+            format!("{{\"tools\":{known}null}}"),
+            format!("{{\"tools\":{known}"),
+            format!("[{{\"tools\":{known}}}]"),
+            "{\"tools\":[{\"name\":\"b\"}]}".to_owned(),
+        ] {
+            assert!(Members::read_around(&text, "tools", known).is_none(), "{text}");
+        }
+    }
 
     #[test]
     fn only_the_member_that_is_replaced_changes() {

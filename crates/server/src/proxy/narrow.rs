@@ -41,7 +41,7 @@ pub(super) fn narrow(
         return Err(Unchanged::FewTools);
     }
     let text = std::str::from_utf8(body).map_err(|_| Unchanged::Body)?;
-    let members = Members::read(text).map_err(|_| Unchanged::Body)?;
+    let (members, known) = lists.read(api, settings.from_tools, text)?;
     let tools = members.get("tools").filter(|text| text.starts_with('[')).ok_or(Unchanged::FewTools)?;
     // What was said before is with the provider, and with it what the list was.
     if mode != ProxyMode::Allowed && (members.has("previous_response_id") || members.has("conversation")) {
@@ -51,7 +51,10 @@ pub(super) fn narrow(
     if choice == Choice::Other {
         return Err(Unchanged::Choice);
     }
-    let indexed = lists.get(api, settings.from_tools, tools)?;
+    let indexed = match known {
+        Some(known) => known,
+        None => lists.get(api, settings.from_tools, tools)?,
+    };
     if indexed.entries.iter().any(|entry| entry.defers) {
         return Err(Unchanged::Choice);
     }
