@@ -11,7 +11,7 @@ use axum::response::Html;
 use picktools::options::{TellBlocked, TokenBudget};
 use picktools::provider::Detail;
 use picktools::selection::{Considered, NothingFits, TokenReport};
-use picktools::{Pick, PickOptions, Provider, Query, Selection};
+use picktools::{Pick, PickError, PickOptions, Provider, Query, Selection};
 use serde::Deserialize;
 
 use super::signals::{Bar, Scale, Word, percent, words};
@@ -34,6 +34,14 @@ pub(super) struct Attempt {
     request: String,
     picks: usize,
     role: String,
+}
+
+/// What was picked.
+struct Tried {
+    selection: Selection,
+    /// With what is below the threshold.
+    all: Selection,
+    time: Duration,
 }
 
 /// What came of it.
@@ -82,11 +90,15 @@ pub(super) async fn attempt(State(hub): State<Arc<Hub>>, Json(asked): Json<Attem
     let snapshot = hub.snapshot();
     let view = snapshot.view(&asked.role).map_err(Problem::of)?;
     let options = options(&snapshot, &view, asked.picks.clamp(1, MOST));
+    let query = Query::new(asked.request);
+    // All that match at all, so that one sees what is below the threshold.
+    let all = PickOptions { min_score: 0.0, token_budget: None, ..options.clone() };
+    let failed = |error: PickError| Problem::new(StatusCode::BAD_REQUEST, error.to_string());
     let started = Instant::now();
-    let selection = snapshot.engine.pick_async(Query::new(asked.request), options).await;
+    let selection = snapshot.engine.pick_async(query.clone(), options).await.map_err(failed)?;
     let time = started.elapsed();
-    let selection = selection.map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.to_string()))?;
-    written(&told(&snapshot, &view, &selection, time))
+    let all = snapshot.engine.pick_async(query, all).await.map_err(failed)?;
+    written(&told(&snapshot, &view, &Tried { selection, all, time }))
 }
 
 /// Picks as a search of the role does, with all that is known of it.
@@ -102,8 +114,9 @@ fn options(snapshot: &Snapshot, view: &View, picks: usize) -> PickOptions {
     }
 }
 
-fn told(snapshot: &Snapshot, view: &View, selection: &Selection, time: Duration) -> Picks {
-    let scale = Scale::of(selection);
+fn told(snapshot: &Snapshot, view: &View, tried: &Tried) -> Picks {
+    let Tried { selection, all, time } = tried;
+    let scale = Scale::of(selection, all);
     let required = selection.required.iter().map(|pick| (pick, true));
     let picks = selection.picks.iter().map(|pick| (pick, false)).chain(required);
     let ineligible = selection.ineligible.tools.iter();
@@ -111,12 +124,12 @@ fn told(snapshot: &Snapshot, view: &View, selection: &Selection, time: Duration)
     Picks {
         picks: picks.map(|(pick, is_required)| shown(pick, is_required, &scale)).collect(),
         none,
-        facts: facts(snapshot, selection, time),
+        facts: facts(snapshot, selection, *time),
         notes: notes(selection),
         excluded: selection.ineligible.total,
         counts: selection.ineligible.counts.iter().map(|(code, count)| (*code, *count)).collect(),
         tools: ineligible.map(|tool| (tool.tool_id.clone(), reasons(&tool.reasons))).collect(),
-        next: next(selection),
+        next: next(selection, all),
         stages: stages(selection),
     }
 }
@@ -173,13 +186,23 @@ fn facts(snapshot: &Snapshot, selection: &Selection, time: Duration) -> Vec<Fact
     facts.push(fact("below the threshold", selection.below_threshold.to_string(), "or without a match".to_owned()));
     if let Some(TokenReport { picks, catalog, .. }) = &selection.tokens {
         let catalog = catalog.filter(|all| *all > 0);
-        let note = catalog.map_or_else(String::new, |all| format!("of {all} for all tools"));
+        let note = catalog.map_or_else(String::new, |all| format!("of {} for all tools", grouped(all)));
         let share = catalog.map(|all| percent(*picks as f32 / all as f32));
-        facts.push(Fact { label: "tokens", figure: picks.to_string(), note, percent: share });
+        facts.push(Fact { label: "tokens", figure: grouped(*picks), note, percent: share });
     }
     let time = format!("{:.1} ms", time.as_secs_f64() * 1e3);
     facts.push(fact("time", time, format!("ranked by {}", selection.scorer)));
     facts
+}
+
+/// A count with its thousands apart.
+fn grouped(count: usize) -> String {
+    let digits = count.to_string();
+    let places = digits.char_indices().map(|(place, digit)| match digits.len() - place {
+        left if place > 0 && left.is_multiple_of(3) => format!(",{digit}"),
+        _ => digit.to_string(),
+    });
+    places.collect()
 }
 
 fn notes(selection: &Selection) -> Vec<String> {
@@ -207,7 +230,7 @@ fn notes(selection: &Selection) -> Vec<String> {
 }
 
 /// The best of those that were not picked.
-fn next(selection: &Selection) -> Vec<(String, String, String)> {
+fn next(selection: &Selection, all: &Selection) -> Vec<(String, String, String)> {
     let least = PickOptions::default().min_score;
     let why = |candidate: &Considered| {
         let dropped = selection.dropped.iter().find(|dropped| dropped.tool_id == candidate.tool_id);
@@ -217,8 +240,11 @@ fn next(selection: &Selection) -> Vec<(String, String, String)> {
             None => "others rank higher".to_owned(),
         }
     };
-    let others = selection.considered.iter().flatten().filter(|candidate| !candidate.picked).take(NEXT);
-    others.map(|candidate| (candidate.tool_id.clone(), format!("{:.3}", candidate.score), why(candidate))).collect()
+    let picks: Vec<&str> =
+        selection.picks.iter().chain(&selection.required).map(|pick| pick.tool.id.as_str()).collect();
+    let others = all.considered.iter().flatten().filter(|candidate| !picks.contains(&candidate.tool_id.as_str()));
+    let told = |candidate: &Considered| (candidate.tool_id.clone(), format!("{:.3}", candidate.score), why(candidate));
+    others.take(NEXT).map(told).collect()
 }
 
 fn stages(selection: &Selection) -> Vec<(String, String, String)> {

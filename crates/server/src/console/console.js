@@ -52,14 +52,17 @@
 
   const nodes = (html) => [...new DOMParser().parseFromString(html, "text/html").body.childNodes];
 
-  // Asks for a fragment, and puts it in.
+  // Asks for a fragment, and puts it in, unless another was asked for meanwhile.
+  const turns = new WeakMap();
   async function fill(place, path, body) {
+    const turn = (turns.get(place) ?? 0) + 1;
+    turns.set(place, turn);
     place.setAttribute("aria-busy", "true");
     try {
-      const answer = await ask(path, body);
-      place.replaceChildren(...nodes(await answer.text()));
+      const html = await (await ask(path, body)).text();
+      if (turns.get(place) === turn) place.replaceChildren(...nodes(html));
     } finally {
-      place.removeAttribute("aria-busy");
+      if (turns.get(place) === turn) place.removeAttribute("aria-busy");
     }
   }
 

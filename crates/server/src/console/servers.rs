@@ -16,6 +16,7 @@ use crate::upstream::Upstream;
 #[derive(Template)]
 #[template(path = "console/servers.html")]
 struct Servers {
+    /// Those that are down first.
     servers: Vec<Row>,
 }
 
@@ -36,7 +37,8 @@ struct Row {
 }
 
 pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Result<Html<String>, Problem> {
-    let servers = hub.upstreams().iter().map(|upstream| row(&hub, upstream)).collect();
+    let mut servers: Vec<Row> = hub.upstreams().iter().map(|upstream| row(&hub, upstream)).collect();
+    servers.sort_by_key(|server| server.why.is_none());
     written(&Servers { servers })
 }
 

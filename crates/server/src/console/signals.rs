@@ -27,8 +27,8 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    pub(super) fn of(selection: &Selection) -> Self {
-        let considered = selection.considered.iter().flatten().map(|candidate| &candidate.provenance);
+    pub(super) fn of(selection: &Selection, all: &Selection) -> Self {
+        let considered = all.considered.iter().flatten().map(|candidate| &candidate.provenance);
         let picked = selection.picks.iter().chain(&selection.required).map(|pick| &pick.provenance);
         let scores = considered.chain(picked).filter_map(|provenance| Some(provenance.keyword.as_ref()?.score));
         Self { keyword: scores.fold(0.0, f32::max) }
@@ -45,6 +45,8 @@ impl Scale {
             });
         }
         for SemanticEvidence { rank: place, score, model, stands_in, .. } in &provenance.semantic {
+            let model =
+                model.rsplit_once(':').filter(|(_, digest)| is_digest(digest)).map_or(model.as_str(), |it| it.0);
             let stands_in = if *stands_in { ", in place of one that failed" } else { "" };
             bars.push(Bar {
                 label: "semantic",
@@ -58,7 +60,7 @@ impl Scale {
             bars.push(Bar { label, percent: percent(gain / value), figure: format!("{gain:+.3}"), note });
         };
         if let Some(source) = provenance.fusion.as_ref().and_then(|fusion| fusion.source) {
-            let note = if source.best { "no server fits better" } else { "for its server" };
+            let note = if source.best { "no server fits better than its own" } else { "for its server" };
             gained("source", source.gain, note.to_owned());
         }
         if let Some(examples) = &provenance.examples {
@@ -107,6 +109,10 @@ pub(super) fn words(provenance: &Provenance) -> Vec<Word> {
         }
     }
     words
+}
+
+fn is_digest(text: &str) -> bool {
+    text.len() >= 8 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn other(word: &str, meets: &str) -> Option<String> {

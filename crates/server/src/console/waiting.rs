@@ -63,6 +63,13 @@ struct Parts {
     end: String,
 }
 
+impl Parts {
+    /// Whether it is shown in a window of its own.
+    fn is_long(&self) -> bool {
+        self.start.len() + self.other.len() + self.end.len() > 1_000
+    }
+}
+
 /// A call that waits.
 struct Call {
     id: String,
