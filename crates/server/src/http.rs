@@ -377,9 +377,9 @@ pub(crate) async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> 
         .layer(middleware::from_fn_with_state(Arc::clone(&door), admit))
         .route("/healthz", get(|| async { "ok\n" }));
     let operators = middleware::from_fn_with_state((Arc::clone(&door), Arc::clone(hub)), operate);
-    let console = console::parts(Arc::clone(hub)).layer(operators);
-    let page = console::page().layer(middleware::from_fn_with_state(Arc::clone(&door), look));
-    app = app.merge(page.merge(console).layer(middleware::from_fn(console::bound)));
+    let console = console::parts(Arc::clone(hub)).route_layer(operators);
+    let page = console::page().route_layer(middleware::from_fn_with_state(Arc::clone(&door), look));
+    app = app.merge(page.merge(console).route_layer(middleware::from_fn(console::bound)));
     let proxy = Arc::new(Proxy::new(Arc::clone(hub))?);
     for api in Api::ALL {
         let state = ModelDoor { door: Arc::clone(&door), proxy: Arc::clone(&proxy), api };
