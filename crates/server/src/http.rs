@@ -486,19 +486,20 @@ pub(crate) async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> 
         Ok(Handler::new(Arc::clone(&gateway), Caller { role: DEFAULT_ROLE.into(), key: "".into(), owner }))
     };
     let service = StreamableHttpService::new(factory, manager, config);
-    let protocol =
-        Router::new().route_service(PATH, service).layer(middleware::from_fn_with_state(Arc::clone(&door), admit));
+    let protocol = Router::new()
+        .route_service(PATH, service)
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&door), admit));
     let (api, described) = Api::routes(Arc::clone(hub));
     let desk = Desk { door: Arc::clone(&door), hub: Arc::clone(hub) };
     let mut app = protocol
-        .merge(api.layer(middleware::from_fn_with_state(Arc::clone(&door), enter)))
+        .merge(api.route_layer(middleware::from_fn_with_state(Arc::clone(&door), enter)))
         .route("/metrics", get(metrics).with_state(desk.clone()))
         .route("/health", get(|| async { "ok\n" }))
         .route("/ready", get(ready).with_state(desk));
     let operators = middleware::from_fn_with_state((Arc::clone(&door), Arc::clone(hub)), operate);
-    let console = console::parts(Arc::clone(hub)).layer(operators);
-    let page = console::page().merge(described).layer(middleware::from_fn_with_state(Arc::clone(&door), look));
-    app = app.merge(page.merge(console).layer(middleware::from_fn(console::bound)));
+    let console = console::parts(Arc::clone(hub)).route_layer(operators);
+    let page = console::page().merge(described).route_layer(middleware::from_fn_with_state(Arc::clone(&door), look));
+    app = app.merge(page.merge(console).route_layer(middleware::from_fn(console::bound)));
     let proxy = Arc::new(Proxy::new(Arc::clone(hub))?);
     for api in proxy::Api::ALL {
         let state = ModelDoor { door: Arc::clone(&door), proxy: Arc::clone(&proxy), api };

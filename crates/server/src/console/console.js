@@ -17,7 +17,7 @@
     const found = /^#key=(.+)$/.exec(location.hash);
     if (!found) return;
     history.replaceState(null, "", location.pathname);
-    sessionStorage.setItem(KEY, decodeURIComponent(found[1]));
+    sessionStorage.setItem(KEY, found[1]);
   }
 
   function say(text, isBad = false) {

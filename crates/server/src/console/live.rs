@@ -93,7 +93,7 @@ fn row(entry: &Value) -> Row {
             row.details.extend(told(&entry["shown"]));
             row.who = entry["by"]["key"].as_str().or_else(|| entry["by"].as_str()).unwrap_or_default().to_owned();
         }
-        _ => row.title = told(&entry["changed"]).unwrap_or_default(),
+        _ => row.title = told(&entry["changed"]).map_or_else(String::new, |changed| format!("changed: {changed}")),
     }
     row
 }
