@@ -241,7 +241,7 @@ fn what_is_called_often_comes_before_its_likes_where_that_is_to_count() {
     let options = |popularity, min_score| PickOptions { popularity, min_score, ..PickOptions::default() };
     let text = "send a letter to the customer";
     let (without, counted) = (pick(&engine, text, &options(false, 0.0)), pick(&engine, text, &options(true, 0.0)));
-    assert_eq!((ids(&without)[0], ids(&counted)[0]), ("t/red", "t/blue"));
+    assert!(ids(&without)[0] != "t/blue" && ids(&counted)[0] == "t/blue", "{:?} {:?}", ids(&without), ids(&counted));
     let blue = &counted.picks[0];
     let popular = blue.provenance.prior.as_ref().and_then(|prior| prior.popular.as_ref()).expect("it has gained");
     assert_eq!(popular.tasks, 500);
