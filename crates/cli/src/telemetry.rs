@@ -28,7 +28,7 @@ where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
     let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if !ENDPOINTS.iter().any(|name| is_set(&name)) {
+    if !ENDPOINTS.iter().any(is_set) {
         return Ok(None);
     }
     let exporter = SpanExporter::builder().with_http().build()?;
