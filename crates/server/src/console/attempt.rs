@@ -214,7 +214,7 @@ fn notes(selection: &Selection) -> Vec<String> {
     let mut notes = Vec::new();
     match &selection.nothing_fits {
         Some(NothingFits::NearSource { source }) => {
-            notes.push(format!("Of all servers {source} is near what is asked for."))
+            notes.push(format!("Of all servers {source} is near what is asked for."));
         }
         Some(NothingFits::OutOfScope) => notes.push("No server is near what is asked for.".to_owned()),
         _ => {}
