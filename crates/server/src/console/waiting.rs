@@ -92,6 +92,17 @@ fn queue(hub: &Hub) -> Result<CallQueue, Problem> {
     hub.queue.clone().ok_or_else(none)
 }
 
+/// Refuses what could not be recorded.
+fn ready(hub: &Hub) -> Result<(), Problem> {
+    hub.journal.ready().map_err(|refusal| Problem::new(StatusCode::SERVICE_UNAVAILABLE, refusal.message))
+}
+
+/// Notes who decided what.
+fn note(hub: &Hub, sender: &Sender, of: journal::Waiting, decision: &'static str) {
+    tracing::info!(target: "picktools::console", key = %sender.key, ?of, decision);
+    hub.journal.approved(Approval { of, decision, by: Some(sender.key.to_string()) });
+}
+
 pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Result<Html<String>, Problem> {
     blocking(move || written(&waiting(&hub)?)).await
 }
@@ -214,8 +225,10 @@ pub(super) async fn decide_definition(
 ) -> Result<String, Problem> {
     blocking(move || {
         let pins = pins(&hub)?;
+        ready(&hub)?;
+        let shown = digest.clone();
         let done = if approve {
-            pins.approve(&[(id.clone(), digest.clone())]).map_err(|error| failed(&error))?;
+            pins.approve(&[(id.clone(), digest)]).map_err(|error| failed(&error))?;
             "approved"
         } else {
             let held = pins.held().map_err(|error| failed(&error))?;
@@ -226,11 +239,8 @@ pub(super) async fn decide_definition(
             pins.deny(&id).map_err(|error| failed(&error))?;
             "refused"
         };
-        hub.journal.approved(Approval {
-            of: journal::Waiting::Definition { id: id.clone(), digest },
-            decision: if approve { "approved" } else { "denied" },
-            by: Some(sender.key.to_string()),
-        });
+        let of = journal::Waiting::Definition { id: id.clone(), digest: shown };
+        note(&hub, &sender, of, if approve { "approved" } else { "denied" });
         Ok(format!("{done}: {}", marked(&id, 200)))
     })
     .await
@@ -250,13 +260,12 @@ pub(super) async fn decide_call(
     Json(CallDecision { id, run }): Json<CallDecision>,
 ) -> Result<String, Problem> {
     blocking(move || {
-        let call = queue(&hub)?.decide(&id, run).map_err(|error| failed(&error))?;
+        let queue = queue(&hub)?;
+        ready(&hub)?;
+        let call = queue.decide(&id, run).map_err(|error| failed(&error))?;
         let done = if run { "may run once, within ten minutes" } else { "refused" };
-        hub.journal.approved(Approval {
-            of: journal::Waiting::Call { id, tool: call.tool.clone(), shown: call.shown.clone() },
-            decision: if run { "allowed" } else { "denied" },
-            by: Some(sender.key.to_string()),
-        });
+        let of = journal::Waiting::Call { id, tool: call.tool, shown: call.shown.clone() };
+        note(&hub, &sender, of, if run { "allowed" } else { "denied" });
         Ok(format!("{done}: {}", marked(&call.shown, 200)))
     })
     .await
