@@ -1,11 +1,12 @@
 //! The description of the interface: in JSON, and as a page made of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use askama::Template;
 use axum::Router;
 use axum::http::header;
 use axum::routing::get;
+use regex::Regex;
 use serde_json::Value;
 use utoipa::openapi::OpenApi;
 
@@ -98,6 +99,14 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
+/// What documentation says, for whoever reads no Rust: without its examples and what its links lead to.
+fn prose(value: &Value) -> String {
+    static LINK: LazyLock<Result<Regex, regex::Error>> = LazyLock::new(|| Regex::new(r"\[`([^`\]]+)`\](?:\([^)]*\))?"));
+    let told = value.as_str().unwrap_or_default().split("```").next().unwrap_or_default().trim_end();
+    let told = LINK.as_ref().map_or(told.into(), |link| link.replace_all(told, "$1"));
+    told.replace('`', "")
+}
+
 impl Operation {
     fn new(method: &str, path: &str, operation: &Value) -> Self {
         let parameters = operation["parameters"].as_array().into_iter().flatten();
@@ -105,7 +114,7 @@ impl Operation {
             name: text(&parameter["name"]),
             kind: Kind::of(&parameter["schema"]),
             is_required: parameter["required"] == true,
-            description: text(&parameter["description"]),
+            description: prose(&parameter["description"]),
         });
         let content = |of: &Value| {
             let content = of["content"].as_object()?;
@@ -115,14 +124,14 @@ impl Operation {
         Self {
             method: method.to_uppercase(),
             path: path.to_owned(),
-            summary: text(&operation["summary"]),
-            description: text(&operation["description"]),
+            summary: prose(&operation["summary"]),
+            description: prose(&operation["description"]),
             parameters: parameters.collect(),
             body: content(&operation["requestBody"]),
             responses: responses
                 .map(|(status, answer)| Answer {
                     status: status.clone(),
-                    description: text(&answer["description"]),
+                    description: prose(&answer["description"]),
                     kind: content(answer),
                 })
                 .collect(),
@@ -140,7 +149,7 @@ impl Schema {
                 name: name.clone(),
                 kind: Kind::of(member),
                 is_required: required.iter().any(|required| required == name),
-                description: text(&member["description"]),
+                description: prose(&member["description"]),
             })
         });
         let named = parts.iter().filter(|part| part["$ref"].is_string()).map(|part| Kind::of(part).text);
@@ -151,7 +160,7 @@ impl Schema {
         });
         Self {
             name: name.to_owned(),
-            description: text(&schema["description"]),
+            description: prose(&schema["description"]),
             members: members.collect(),
             kinds: named.chain(choices).filter(|kind| !kind.is_empty()).collect(),
         }
@@ -180,5 +189,25 @@ impl Kind {
         let choices = schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let choices = choices.map(|choice| format!("\"{choice}\"")).collect::<Vec<_>>().join(" | ");
         Self { text: if choices.is_empty() { words } else { choices }, schema: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn documentation_is_told_without_its_links_and_examples() {
+        let told = prose(&json!("The latest [`MAX`]; [`A::b`](crate::A::b) tells `it`.\n\n```\nuse x;\n```\n"));
+        assert_eq!(told, "The latest MAX; A::b tells it.");
+    }
+
+    #[test]
+    fn text_of_a_description_stays_text() {
+        let described = json!({"paths": {"/a": {"get": {"summary": "<script>alert(1)</script>", "responses": {}}}}});
+        let page = page(&described.to_string());
+        assert!(page.contains("&#60;script&#62;") && !page.contains("<script"), "{page}");
     }
 }
