@@ -24,7 +24,7 @@ pub(crate) const CALL: &str = "call_tool";
 const USUAL: usize = 8;
 const MOST: usize = 50;
 /// The tokens of their definitions.
-pub(crate) const SEARCH_TOKENS: usize = 6_000;
+const SEARCH_TOKENS: usize = 6_000;
 /// How long a search may take.
 const TIME: Duration = Duration::from_secs(5);
 /// How many servers are named in a description.
@@ -106,6 +106,17 @@ pub(crate) fn definitions(tools: usize, sources: &[String]) -> [Value; 3] {
     ]
 }
 
+/// How a search picks for a caller.
+pub(crate) fn options(snapshot: &Snapshot, view: &View, limit: usize) -> PickOptions {
+    let tokens = snapshot.settings.search_tokens.unwrap_or(SEARCH_TOKENS);
+    PickOptions {
+        max_candidates: limit,
+        timeout: Some(TIME),
+        token_budget: Some(TokenBudget { provider: Provider::Mcp, ..TokenBudget::new(tokens) }),
+        ..view.options.clone()
+    }
+}
+
 /// Answers a search. `state` tells why a server cannot be reached, where that is so; `note` is told what was picked.
 pub(crate) async fn search(
     snapshot: &Snapshot,
@@ -116,7 +127,7 @@ pub(crate) async fn search(
 ) -> Result<(Value, Vec<Arc<Tool>>), Refusal> {
     let started = Instant::now();
     let Search { query, limit, server } = tolerance::search(arguments, MOST, USUAL)?;
-    let mut options = view.options.clone();
+    let mut options = options(snapshot, view, limit);
     if let Some(server) = server {
         let Some(known) = view.sources.iter().find(|known| known.eq_ignore_ascii_case(server.trim())) else {
             let message = format!("there is no server of this name; there are: {}", view.sources.join(", "));
@@ -124,13 +135,6 @@ pub(crate) async fn search(
         };
         options.access.allow_sources = [known.clone()].into();
     }
-    let tokens = snapshot.settings.search_tokens.unwrap_or(SEARCH_TOKENS);
-    let options = PickOptions {
-        max_candidates: limit,
-        timeout: Some(TIME),
-        token_budget: Some(TokenBudget { provider: Provider::Mcp, ..TokenBudget::new(tokens) }),
-        ..options
-    };
     let query = Query::new(query);
     let selection = snapshot.engine.pick_async(query.clone(), options.clone()).await;
     let selection = selection.map_err(|error| Refusal::new(Code::InvalidArguments, error.to_string()))?;

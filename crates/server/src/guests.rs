@@ -90,6 +90,11 @@ impl Guest {
         }))
     }
 
+    /// As whom it sends requests.
+    pub(crate) fn sender(&self) -> Sender {
+        Sender { role: Arc::clone(&self.role), key: Arc::clone(&self.name) }
+    }
+
     /// Counts a request, if this guest may send one now.
     pub(crate) fn count(&self) -> Result<(), Refused> {
         let message = "this key has sent too many requests";

@@ -234,7 +234,7 @@ async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) 
     {
         return Refused::new(StatusCode::NOT_FOUND, "there is no such session; begin a new one").into_response();
     }
-    let sender = Sender { role: Arc::clone(&guest.role), key: Arc::clone(&guest.name) };
+    let sender = guest.sender();
     drop(request.extensions_mut().insert(sender));
     let response = next.run(request).await;
     if session.is_none()
@@ -267,7 +267,7 @@ impl Door {
 async fn enter(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
     match door.enter(request.headers()) {
         Ok((guest, place)) => {
-            let sender = Sender { role: Arc::clone(&guest.role), key: Arc::clone(&guest.name) };
+            let sender = guest.sender();
             drop(request.extensions_mut().insert(sender));
             Placed::answer(next.run(request).await, Some(place))
         }
@@ -361,7 +361,7 @@ impl ModelDoor {
         let guests = self.door.read();
         let guest = guests.of(self.proxy.key(self.api, headers, guests.have_no_keys())?)?;
         guest.count()?;
-        let sender = Sender { role: Arc::clone(&guest.role), key: Arc::clone(&guest.name) };
+        let sender = guest.sender();
         Ok((self.door.places.take(&guest)?, sender))
     }
 }
@@ -385,7 +385,7 @@ async fn operate(State((door, hub)): State<(Arc<Door>, Arc<Hub>)>, mut request: 
     };
     match admit(request.headers()) {
         Ok((guest, place)) => {
-            let sender = Sender { role: Arc::clone(&guest.role), key: Arc::clone(&guest.name) };
+            let sender = guest.sender();
             drop(request.extensions_mut().insert(sender));
             Placed::answer(next.run(request).await, Some(place))
         }

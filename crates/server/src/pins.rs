@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use picktools::import::mcp::{Server, Way};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
+use crate::audit;
 use crate::keys::now;
 use crate::settings::{NewTools, Trust, UpstreamRules};
 use crate::shared_file::{SharedFile, Stamp, StateError};
@@ -385,6 +385,5 @@ fn way(server: &Server) -> String {
 }
 
 fn sha256(text: &str) -> String {
-    let digits: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{digits}")
+    format!("sha256:{}", audit::sha256(text.as_bytes()))
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use base64::Engine;
@@ -13,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::body::Body;
-use super::{Api, apart, failed, json, written};
+use super::{apart, failed, json, written};
 use crate::problem::Problem;
 
 /// The most texts of a request.
@@ -106,10 +105,7 @@ struct Usage {
         (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn embeddings(
-    State(_): State<Arc<Api>>,
-    Body(request): Body<EmbeddingsRequest>,
-) -> Result<Response, Problem> {
+pub(super) async fn embeddings(Body(request): Body<EmbeddingsRequest>) -> Result<Response, Problem> {
     let texts = match request.input {
         Texts::One(text) => vec![text],
         Texts::Several(texts) => texts,

@@ -8,15 +8,15 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Html;
-use picktools::options::{TellBlocked, TokenBudget};
+use picktools::options::TellBlocked;
 use picktools::provider::Detail;
 use picktools::selection::{Considered, NothingFits, TokenReport};
-use picktools::{Pick, PickError, PickOptions, Provider, Query, Selection};
+use picktools::{Pick, PickError, PickOptions, Query, Selection};
 use serde::Deserialize;
 
 use super::signals::{Bar, Scale, Word, percent, words};
 use super::{Problem, filters, roles, written};
-use crate::front::SEARCH_TOKENS;
+use crate::front;
 use crate::hub::Hub;
 use crate::snapshot::{Snapshot, View};
 
@@ -103,15 +103,8 @@ pub(super) async fn attempt(State(hub): State<Arc<Hub>>, Json(asked): Json<Attem
 
 /// Picks as a search of the role does, with all that is known of it.
 fn options(snapshot: &Snapshot, view: &View, picks: usize) -> PickOptions {
-    let tokens = snapshot.settings.search_tokens.unwrap_or(SEARCH_TOKENS);
-    PickOptions {
-        max_candidates: picks,
-        timeout: Some(TIME),
-        debug: true,
-        token_budget: Some(TokenBudget { provider: Provider::Mcp, ..TokenBudget::new(tokens) }),
-        tell_blocked: TellBlocked::Always,
-        ..view.options.clone()
-    }
+    let timeout = Some(TIME);
+    PickOptions { timeout, debug: true, tell_blocked: TellBlocked::Always, ..front::options(snapshot, view, picks) }
 }
 
 fn told(snapshot: &Snapshot, view: &View, tried: &Tried) -> Picks {
