@@ -52,7 +52,7 @@ pub(crate) fn top_k(candidates: impl Iterator<Item = Candidate>, k: usize) -> Ra
     // The worst of `k` that are known: what is no better is passed over.
     let mut bound: Option<Candidate> = None;
     for candidate in candidates {
-        if bound.is_none_or(|bound| candidate.better_first(&bound).is_lt()) {
+        if bound.is_none_or(|bound| candidate.score >= bound.score && candidate.better_first(&bound).is_lt()) {
             ranking.push(candidate);
         }
         if ranking.len() >= k.saturating_mul(2) {

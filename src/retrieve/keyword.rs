@@ -27,7 +27,7 @@ pub(crate) fn keyword(
             own.iter().for_each(|&sentence| by_sentence[sentence][tool] += contribution);
         })?;
     }
-    half_best(&mut whole, by_sentence);
+    half_best(&mut whole, &by_sentence);
     let ceiling = found.iter().map(|term| term.indexed.weight).sum();
     let signal = Signal { scores: whole, floor: 0.0, ceiling, context: None, sources, examples: None };
     let signal = match of_examples {
