@@ -79,38 +79,33 @@ impl Ranks {
 
 impl<'a> Explainer<'a> {
     pub(super) fn new(request: &'a Request<'a>, ranked: &'a Ranked, decisions: &'a [Decision]) -> Self {
-        let words = match ranked {
-            Ranked::Fused { fused, .. } => words(request.index, fused, request.query.wanted()),
-            _ => None,
-        };
-        let best_source = match ranked {
-            Ranked::Fused { fused, .. } => {
-                request.rankable().admitted().filter_map(|tool| fused.of_source(tool)).fold(f32::NEG_INFINITY, f32::max)
-            }
-            _ => f32::NEG_INFINITY,
-        };
-        let picked: Vec<ToolId> = picks(decisions).map(|(tool, _)| tool).collect();
-        let ranks = match ranked {
-            Ranked::Fused { fused, .. } => Ranks::new(fused, &picked, request.rankable()),
-            _ => Ranks::default(),
-        };
-        let (parts, part_ranks) = (&[][..], Vec::new());
-        Self {
+        let mut why = Self {
             request,
             ranked,
             reranked: None,
             decisions,
             stands_in: false,
-            parts,
-            words,
-            best_source,
-            ranks,
-            part_ranks,
+            parts: &[],
+            words: None,
+            best_source: f32::NEG_INFINITY,
+            ranks: Ranks::default(),
+            part_ranks: Vec::new(),
+        };
+        if let (Ranked::Fused { fused, .. }, true) = (ranked, request.options.reasons) {
+            why.words = words(request.index, fused, request.query.wanted());
+            let of_sources = request.rankable().admitted().filter_map(|tool| fused.of_source(tool));
+            why.best_source = of_sources.fold(f32::NEG_INFINITY, f32::max);
+            let picked: Vec<ToolId> = picks(decisions).map(|(tool, _)| tool).collect();
+            why.ranks = Ranks::new(fused, &picked, request.rankable());
         }
+        why
     }
 
     /// Explains picks for parts of the request too.
     pub(super) fn parts(self, parts: &'a [Part<'a>]) -> Self {
+        if !self.request.options.reasons {
+            return self;
+        }
         let covering = |part: usize| picks(self.decisions).filter(move |(_, picked)| picked.covers == Some(part));
         let part_ranks = parts.iter().enumerate().map(|(number, part)| {
             let tools: Vec<ToolId> = covering(number).map(|(tool, _)| tool).collect();
@@ -132,19 +127,24 @@ impl<'a> Explainer<'a> {
     /// Returns the picked tools with their reasons, and after them those beside the picks.
     pub(super) fn picks(&self) -> Vec<Pick> {
         let reranker = self.reranked.map(|reranked| reranked.report.reranker.as_str());
+        let reasons = self.request.options.reasons;
         let picks = picks(self.decisions).map(|(tool, picked)| {
             let mut provenance = self.provenance(tool);
             let requires = |(refused, how): (ToolId, &Refused)| how.by.contains(&tool).then(|| self.id(refused));
             provenance.requires_ineligible =
                 self.decisions.iter().filter_map(Decision::refused).filter_map(requires).collect();
             provenance.required_by = picked.required_by.iter().map(|&tool| self.id(tool)).collect();
-            provenance.covers = picked.covers.map(|part| self.cover_evidence(part, tool));
+            provenance.covers = picked.covers.filter(|_| reasons).map(|part| self.cover_evidence(part, tool));
             let twins = self.decisions.iter().filter(|decision| decision.fate == Fate::SameAs(tool));
             let definition = self.request.index.catalog.tool(tool);
             Pick {
                 tool: Arc::clone(definition),
                 score: self.ranked.score(tool),
-                reason: reason(self.ranked, (tool, definition), &self.request.options.access, &provenance, reranker),
+                reason: if reasons {
+                    reason(self.ranked, (tool, definition), &self.request.options.access, &provenance, reranker)
+                } else {
+                    String::new()
+                },
                 provenance,
                 same_as: twins.map(|twin| self.id(twin.tool)).collect(),
                 definition: picked.shown.map(|(detail, tokens)| Definition { detail, tokens }),
@@ -258,6 +258,7 @@ impl<'a> Explainer<'a> {
             details: None,
         };
         match self.ranked {
+            _ if !self.request.options.reasons => {}
             Ranked::Registration { .. } => {}
             Ranked::Custom(Custom { scores, .. }) => {
                 provenance.details = scores.get(&tool).and_then(|score| score.details.clone());
