@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LISTED = ["pick/keyword/all", "pick/hybrid/all", "index/hybrid", "once/hybrid", "rival/ratel"]
+LISTED = ["pick/keyword/all", "pick/hybrid/all", "index/hybrid", "once/hybrid", "rival"]
 WIDTH, HEIGHT, ACROSS = 290, 130, 3
 LEFT, RIGHT, TOP, BOTTOM = 10, 74, 30, 22
 COLOURS = ["#2563eb", "#c2410c", "#15803d", "#7c3aed", "#525252"]

@@ -7,7 +7,7 @@ usage: scripts/measure-speed.py [--picktools PROGRAM] [--against OLD | --rival] 
     pick/MODE/all/N/p50, p99      µs of a pick out of N tools, over all requests (`picktools eval`)
     pick/MODE/one/N, three/N      the same over the requests of one sentence, and of three
     index/MODE/N/wall, cpu, peak  `picktools index`: s, s of all processors, and MiB at most
-    once/MODE/N                   ms of `picktools pick` from start to end
+    once/MODE/N/wall, cpu         ms of `picktools pick` from start to end, and of all processors
 
 A figure is the best of --rounds, as what else runs on a machine only ever adds to it. MODE is keyword, or hybrid with the static model.
 
@@ -111,10 +111,11 @@ def index(program, corpus, mode):
 
 
 def once(program, corpus, mode):
-    printed, wall, _, _ = ran([program, "pick", corpus.text, "--catalog", corpus.tools, "--mode", mode, "--json"])
+    printed, wall, cpu, _ = ran([program, "pick", corpus.text, "--catalog", corpus.tools, "--mode", mode, "--json"])
     if not json.loads(printed)["picks"]:
         raise Wrong(f"{program} picks nothing for {corpus.text!r}")
-    return {f"once/{mode}/{corpus.size}": (wall * 1e3, "ms")}
+    name = f"once/{mode}/{corpus.size}"
+    return {f"{name}/wall": (wall * 1e3, "ms"), f"{name}/cpu": (cpu * 1e3, "ms")}
 
 
 def measures(corpora, only):
