@@ -77,6 +77,14 @@ mod tests {
             ("antidisestablishmentarianism", 6, 6),
             ("2 + 2 = 4", 7, 7),
             ("お誕生日おめでとう", 8, 9),
+            // As the crate bpe-openai 0.3.2 counts them, which agreed on a million texts.
+            (r#"{"type":"object","properties":{"path":{"type":"string"}}}"#, 14, 14),
+            ("  I've\n\n\tgot   2 'CAFÉ's  \r\n ", 13, 15),
+            ("Straße 12345678, naïve ǅ", 12, 12),
+            ("查询订单状态 😀👩\u{200d}👩\u{200d}👧", 12, 17),
+            ("\u{a0}\u{2003} x", 3, 4),
+            ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 5, 5),
+            ("getHTTPResponse_v2/list//", 7, 7),
         ] {
             assert_eq!((Tokenizer::O200k.count(text), Tokenizer::Cl100k.count(text)), (o200k, cl100k), "{text}");
         }
