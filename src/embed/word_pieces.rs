@@ -29,7 +29,7 @@ pub(super) struct WordPieces {
     starts: Vec<u32>,
     /// The number of the first.
     first: u32,
-    /// A hash table of a power of two of slots, at least half of them [`FREE`]: the upper half of a piece's hash, and its place
+    /// A hash table of a power of two of slots, at least half of them [`FREE`]: the lower half of a piece's hash, and its place
     /// among the pieces. A piece stands in the first free slot from that of its hash on.
     slots: Vec<(u32, u32)>,
     distinct: usize,
@@ -70,7 +70,7 @@ impl WordPieces {
             let (length, (slot, known)) = (piece.len(), vocabulary.slot(piece, stands, hash));
             vocabulary.longest = vocabulary.longest.max(length);
             vocabulary.distinct += usize::from(known.is_none());
-            vocabulary.slots[slot] = (upper(hash), place);
+            vocabulary.slots[slot] = (lower(hash), place);
         }
         Some(vocabulary)
     }
@@ -88,11 +88,11 @@ impl WordPieces {
     /// Returns the slot of a piece, and its place among all; where it is none, the slot that it would have.
     fn slot(&self, piece: &str, stands: Stands, hash: u64) -> (usize, Option<u32>) {
         let mask = self.slots.len() - 1;
-        let mut slot = hash as usize & mask;
+        let mut slot = (hash >> 32) as u32 as usize & mask;
         loop {
             match self.slots[slot] {
                 FREE => return (slot, None),
-                (upper_half, place) if upper_half == upper(hash) && self.piece(place) == (piece, stands) => {
+                (lower_half, place) if lower_half == lower(hash) && self.piece(place) == (piece, stands) => {
                     return (slot, Some(place));
                 }
                 _ => slot = (slot + 1) & mask,
@@ -180,8 +180,8 @@ fn hash(piece: &str, stands: Stands) -> u64 {
     hasher.finish()
 }
 
-fn upper(hash: u64) -> u32 {
-    (hash >> 32) as u32
+fn lower(hash: u64) -> u32 {
+    (hash & 0xffff_ffff) as u32
 }
 
 fn is_too_long(word: &str) -> bool {
