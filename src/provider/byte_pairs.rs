@@ -2,7 +2,7 @@
 //!
 //! A text is first split into words, blanks and marks by a regular expression, then each part into tokens: of the bytes as
 //! they stand, the two neighbours that make the token of least rank are merged, again and again, until none make one. Counting
-//! needs no token's text, only which two tokens make which (`models/tokens/README.md`), and that is a fifteenth of what a search
+//! needs no token's text, only which two tokens make which (`models/tokens/README.md`), and that is a twenty-fifth of what a search
 //! for whole tokens wants. What is still to be merged stands in a heap, so that even a text that is one word of a million
 //! letters is counted at once.
 
