@@ -7,6 +7,7 @@
 mod examples;
 mod keyword;
 mod semantic;
+mod sentences;
 mod terms;
 
 pub(crate) use examples::ExampleScores;
@@ -33,17 +34,6 @@ pub(crate) struct Signal {
     pub(crate) sources: Option<Vec<f32>>,
     /// What it says of examples, which is in the scores; `None` where no tool has any.
     pub(crate) examples: Option<ExampleScores>,
-}
-
-/// Makes of scores for the whole request half that, and half the score of the sentence that fits best.
-fn half_best(whole: &mut [f32], by_sentence: Vec<Vec<f32>>) {
-    let best = by_sentence.into_iter().reduce(|mut best, scores| {
-        best.iter_mut().zip(scores).for_each(|(best, score)| *best = best.max(score));
-        best
-    });
-    if let Some(best) = best {
-        whole.iter_mut().zip(best).for_each(|(whole, best)| *whole = f32::midpoint(*whole, best));
-    }
 }
 
 impl Signal {
