@@ -104,12 +104,7 @@ struct BothSignals {
 
 impl BothSignals {
     /// Asks the keyword index; `None` where neither has words.
-    fn add_keyword(
-        &mut self,
-        index: &Index,
-        query: &Query,
-        examples: Option<&ExampleIndex>,
-    ) -> Option<Vec<FoundTerm>> {
+    fn add_keyword(&mut self, index: &Index, query: &Query, examples: Option<&ExampleIndex>) -> Option<Vec<FoundTerm>> {
         let add = |sentences: Vec<&str>, signals: &mut Signals| {
             let terms = query_terms(&sentences);
             if terms.is_empty() {

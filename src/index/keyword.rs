@@ -4,7 +4,7 @@
 //! segments, so that a score does not depend on how a catalog is cut into them. Each tool's normalisation follows from
 //! its own length and the average; it is worked out once for the snapshot, and read in the loop over postings.
 //!
-//! Explaining reads no postings: a forward index tells which of a request's terms a tool holds, and where.
+//! Explaining looks the tool up among the postings of each term of the request, which say as well in which fields it stands.
 //!
 //! Scoring visits every posting of every query term instead of pruning to a top k. For catalogs of this size that
 //! is as fast, it gives each tool's exact score to the fusion, and a narrow role costs nothing extra.

@@ -124,12 +124,7 @@ impl Index {
     }
 
     /// Puts segments together whose tools are those of `catalog`, in order.
-    fn of(
-        catalog: Catalog,
-        segments: Segments,
-        embedders: Vec<Arc<dyn Embedder>>,
-        cache: Option<CacheStatus>,
-    ) -> Self {
+    fn of(catalog: Catalog, segments: Segments, embedders: Vec<Arc<dyn Embedder>>, cache: Option<CacheStatus>) -> Self {
         let vectors = embedders.into_iter().enumerate();
         let vectors = vectors.map(|(model, embedder)| Vectors::new(embedder, segments.clone(), model)).collect();
         let names = NameTable::new(&catalog);

@@ -1,12 +1,11 @@
 //! The words of a segment: which tools hold a term, how often and in which fields, and how long each tool is.
 //!
 //! All of it is flat arrays of numbers, which are as good in a file as in memory. A term is known by its
-//! [key](TermKey). A posting says of one tool that it holds a term; those of one term stand together, in the order of the
+//! [key](super::terms::TermKey). A posting says of one tool that it holds a term; those of one term stand together, in the order of the
 //! tools, and take 7 bytes each. What explains a match stands in the posting that scores it, so that no second index leads
 //! from tools to terms.
 //!
-//! Tools are read in runs, in parallel; a run's terms are sorted, and the sorted runs merged. Several segments become one
-//! in the same way.
+//! Tools are read in runs, in parallel; the occurrences of terms in a run are sorted, and the sorted runs are merged.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -60,7 +59,7 @@ impl Postings {
         Self { lengths, ..Self::of(found) }
     }
 
-    /// Counts occurrences, in whatever order they are.
+    /// Makes postings of occurrences, which stand in any order.
     fn of(mut occurrences: Vec<Occurrence>) -> Self {
         occurrences.sort_unstable_by_key(|found| (found.term, found.tool));
         // Those of one tool are counted together.
@@ -110,6 +109,7 @@ impl Postings {
         merged.terms.shrink();
         merged
     }
+
     /// Returns the length of each tool, in units of the field weights.
     pub(super) fn lengths(&self) -> &[u32] {
         &self.lengths

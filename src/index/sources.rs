@@ -85,7 +85,8 @@ impl Sources {
             return None;
         }
         words.sort_unstable();
-        let sources = Self { of, sizes, norms: Vec::new(), terms: Terms::default(), holding: Vec::new(), counts: Vec::new() };
+        let sources =
+            Self { of, sizes, norms: Vec::new(), terms: Terms::default(), holding: Vec::new(), counts: Vec::new() };
         Some(sources.count(segments, &words))
     }
 

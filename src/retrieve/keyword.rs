@@ -17,7 +17,13 @@ pub(crate) fn keyword(
     let sources = index.sources.as_ref().map(|sources| sources.keyword(words()));
     let of_examples = examples.map(|of| (of, examples::keyword(index, of, &terms, sentences)));
     let found = FoundTerm::all(&index.keyword, terms);
-    let scores = half_best(index.catalog.len(), sentences, &found, |term| &term.query, |term| index.keyword.contributions(&term.indexed));
+    let scores = half_best(
+        index.catalog.len(),
+        sentences,
+        &found,
+        |term| &term.query,
+        |term| index.keyword.contributions(&term.indexed),
+    );
     let ceiling = found.iter().map(|term| term.indexed.weight).sum();
     let signal = Signal { scores, floor: 0.0, ceiling, context: None, sources, examples: None };
     let signal = match of_examples {
