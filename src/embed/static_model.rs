@@ -397,15 +397,14 @@ mod tests {
     #[test]
     fn pieces_and_vectors_are_those_of_the_training() {
         let model = StaticEmbedder::shared().expect("the model is valid");
-        let mut names = model.english.names();
-        names.extend(model.others.names());
+        let names: Vec<&str> = model.english.names().chain(model.others.names()).collect();
         let references: Vec<Reference> =
             serde_json::from_str(include_str!("../../models/static/reference.json")).expect("it is valid");
         assert!(references.len() >= 20);
         assert!(references.iter().any(|reference| reference.request != reference.tool));
         for Reference { text, pieces, request, tool } in references {
             let (_, found) = model.words_and_pieces(&text);
-            let found: Vec<&str> = found.iter().map(|(_, piece)| names[piece].as_str()).collect();
+            let found: Vec<&str> = found.iter().map(|&(_, piece)| names[piece as usize]).collect();
             assert_eq!(found, pieces, "{text}");
             for (role, vector) in [(Role::Query, request), (Role::Document, tool)] {
                 let own = model.vector(role, &text);

@@ -107,6 +107,12 @@ impl WordPieces {
         self.slot(piece, stands, hash(piece, stands)).1.map(|place| self.first + place)
     }
 
+    /// Returns the pieces in order, with their marks.
+    #[cfg(test)]
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.text.split('\n')
+    }
+
     /// Returns the number of distinct pieces.
     pub(super) fn len(&self) -> usize {
         self.distinct

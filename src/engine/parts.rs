@@ -67,7 +67,7 @@ pub(super) fn parts<'q>(
         let mut signals = Signals::new();
         let mut terms = Vec::new();
         if request.mode.uses_keyword() {
-            let (found, signal) = retrieve::keyword(index, query_terms(&[text]), 1, request.examples)?;
+            let (found, signal) = retrieve::keyword(index, query_terms(&[text]), 1, request.examples);
             signals.push((Retriever::Keyword, signal));
             terms = found;
         }

@@ -12,7 +12,7 @@ use super::request::Request;
 use crate::deadline::{Deadline, Missed};
 use crate::embed::{EmbedError, Embedder};
 use crate::fuse::{Mode, Retriever, Signals};
-use crate::index::{ExampleIndex, Index, IndexError, RequestVectors, Vectors};
+use crate::index::{ExampleIndex, Index, RequestVectors, Vectors};
 use crate::options::PickError;
 use crate::query::Query;
 use crate::retrieve::{self, FoundTerm, Signal, query_terms};
@@ -65,7 +65,7 @@ pub(super) fn signals(
         report.skipped(Stage::Keyword, "the mode is semantic");
     } else if request.deadline.has_passed() {
         report.failed(Stage::Keyword, "the deadline passed before it began");
-    } else if let Some(terms) = signals.add_keyword(request.index, request.query, request.examples)? {
+    } else if let Some(terms) = signals.add_keyword(request.index, request.query, request.examples) {
         found = terms;
         report.ran(Stage::Keyword);
     } else {
@@ -94,7 +94,7 @@ pub(super) fn plain_signals(
     }
     let (mut found, mut signals) = (Vec::new(), BothSignals::default());
     if mode.uses_keyword() {
-        found = signals.add_keyword(index, query, examples).map_err(|error| error.to_string())?.unwrap_or_default();
+        found = signals.add_keyword(index, query, examples).unwrap_or_default();
     }
     for vectors in asked(index, mode, query) {
         let embedded = Vectors::embed_query(vectors.embedder().as_ref(), query, Deadline::at(None));
@@ -113,24 +113,19 @@ struct BothSignals {
 
 impl BothSignals {
     /// Asks the keyword index; `None` where neither has words.
-    fn add_keyword(
-        &mut self,
-        index: &Index,
-        query: &Query,
-        examples: Option<&ExampleIndex>,
-    ) -> Result<Option<Vec<FoundTerm>>, IndexError> {
-        let add = |sentences: Vec<&str>, signals: &mut Signals| -> Result<Option<Vec<FoundTerm>>, IndexError> {
+    fn add_keyword(&mut self, index: &Index, query: &Query, examples: Option<&ExampleIndex>) -> Option<Vec<FoundTerm>> {
+        let add = |sentences: Vec<&str>, signals: &mut Signals| {
             let terms = query_terms(&sentences);
             if terms.is_empty() {
-                return Ok(None);
+                return None;
             }
-            let (found, signal) = retrieve::keyword(index, terms, sentences.len(), examples)?;
+            let (found, signal) = retrieve::keyword(index, terms, sentences.len(), examples);
             signals.push((Retriever::Keyword, signal));
-            Ok(Some(found))
+            Some(found)
         };
-        let found = add(query.sentences(), &mut self.request)?;
-        let of_all = add(query.conversation_sentences(), &mut self.conversation)?;
-        Ok(found.or(of_all.map(|_| Vec::new())))
+        let found = add(query.sentences(), &mut self.request);
+        let of_all = add(query.conversation_sentences(), &mut self.conversation);
+        found.or(of_all.map(|_| Vec::new()))
     }
 
     /// Asks a model; returns what it says of each sentence of the request, where there are several.

@@ -7,12 +7,6 @@ use crate::embed::EmbedError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
-    /// The keyword index could not be built or read.
-    #[error("the keyword index failed: {reason}")]
-    Keyword {
-        /// What tantivy said.
-        reason: String,
-    },
     /// The model could not be opened.
     #[error(transparent)]
     Model(EmbedError),
@@ -22,10 +16,4 @@ pub enum IndexError {
     /// The skills could not be indexed: two have one name, or one has none.
     #[error("cannot index the skills")]
     Skills(#[source] CatalogError),
-}
-
-impl IndexError {
-    pub(crate) fn keyword(error: impl std::fmt::Display) -> Self {
-        Self::Keyword { reason: error.to_string() }
-    }
 }

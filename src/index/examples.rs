@@ -10,8 +10,8 @@ use foldhash::{HashMap, HashMapExt};
 use ndarray::Array2;
 use rayon::prelude::*;
 
-use super::forward::TermKey;
 use super::rows::Rows;
+use super::terms::TermKey;
 use super::vectors::{Texts, embed_texts};
 use super::{Index, IndexError, Progress, Vectors};
 use crate::deadline::{Deadline, Missed};
@@ -190,7 +190,7 @@ impl ExampleIndex {
         &self.counting[place]
     }
 
-    /// Tells `each` the place of every example that has the term, and the term's BM25 contribution to its score.
+    /// Returns the place of every example that has the term, with the term's BM25 contribution to its score.
     ///
     /// How rare a term is, is counted over tools and examples together: of few examples each word is a frequent one.
     pub(crate) fn contributions(
@@ -198,17 +198,15 @@ impl ExampleIndex {
         index: &Index,
         term: &str,
         kind: TermKind,
-        mut each: impl FnMut(usize, f32),
-    ) -> Result<(), IndexError> {
-        let Some(held) = self.postings.get(&TermKey::of(term)) else { return Ok(()) };
-        let holding = index.keyword.holding(term)? as usize + held.len();
+    ) -> impl Iterator<Item = (usize, f32)> + use<'_> {
+        let held = self.postings.get(&TermKey::of(term)).map_or(&[][..], Vec::as_slice);
+        let holding = index.keyword.holding(term) + held.len();
         let idf = (1.0 + (index.catalog.len() + self.len()) as f32 / holding as f32).ln();
         let weight = if kind == TermKind::Pair { PAIR_WEIGHT } else { 1.0 } * idf * (K1 + 1.0);
-        for &(place, frequency) in held {
+        held.iter().map(move |&(place, frequency)| {
             let (place, frequency) = (place as usize, frequency as f32);
-            each(place, weight * frequency / (frequency + self.norms[place]));
-        }
-        Ok(())
+            (place, weight * frequency / (frequency + self.norms[place]))
+        })
     }
 
     /// Returns the cosine similarity of every example to each row of `query`, unit vectors: by row, then by example; `None`

@@ -4,17 +4,17 @@
 //! segments, so that a score does not depend on how a catalog is cut into them. Each tool's normalisation follows from
 //! its own length and the average; it is worked out once for the snapshot, and read in the loop over postings.
 //!
-//! Explaining reads no postings: a forward index tells which of a request's terms a tool holds, and where.
+//! Explaining looks the tool up among the postings of each term of the request, which say as well in which fields it stands.
 //!
 //! Scoring visits every posting of every query term instead of pruning to a top k. For catalogs of this size that
 //! is as fast, it gives each tool's exact score to the fusion, and a narrow role costs nothing extra.
 
-use tantivy::postings::TermInfo;
+use std::ops::Range;
 
-use super::IndexError;
-use super::forward::TermKey;
-use super::postings::{Postings, WEIGHT_UNIT};
-use super::segment::Segments;
+use super::occurrences::WEIGHT_UNIT;
+use super::postings::Postings;
+use super::segment::{Segment, Segments};
+use super::terms::{TermKey, Terms, each_term};
 use crate::ranking::ToolId;
 use crate::text::{Field, TermKind};
 
@@ -35,65 +35,62 @@ pub(crate) struct KeywordIndex {
 
 impl KeywordIndex {
     /// Counts what the segments come to together.
-    pub(super) fn new(segments: Segments) -> Result<Self, IndexError> {
+    pub(super) fn new(segments: Segments) -> Self {
         let postings: Vec<&Postings> = segments.iter().map(|(_, segment)| &segment.postings).collect();
-        let lengths = || postings.iter().flat_map(|postings| &postings.lengths);
+        let lengths = || postings.iter().flat_map(|postings| postings.lengths());
         // Whole numbers have one sum, in whatever order they are added up.
         let total: u64 = lengths().map(|&length| u64::from(length)).sum();
         let average = (total as f32 * WEIGHT_UNIT / segments.tools().max(1) as f32).max(1.0);
         let norm = |&length: &u32| K1 * (1.0 - B + B * (length as f32 * WEIGHT_UNIT) / average);
         let norms = lengths().map(norm).collect();
         let mut distinct_terms = 0;
-        for (number, own) in postings.iter().enumerate() {
-            distinct_terms += own.terms_beside(&postings[..number]).map_err(IndexError::keyword)?;
-        }
-        Ok(Self { norms, distinct_terms, segments })
+        let terms: Vec<&Terms> = postings.iter().map(|postings| postings.terms()).collect();
+        each_term(&terms, |_, _| distinct_terms += 1);
+        Self { norms, distinct_terms, segments }
     }
 
     /// Looks a term up; `None` where no tool has it.
     ///
     /// The inverse document frequency is `ln(1 + N / n)`.
-    pub(crate) fn look_up(&self, term: &str, kind: TermKind) -> Result<Option<IndexedTerm>, IndexError> {
-        let infos = self.infos(term)?;
-        let holding = holding(&infos);
+    pub(crate) fn look_up(&self, term: &str, kind: TermKind) -> Option<IndexedTerm> {
+        let term = TermKey::of(term);
+        let postings: Vec<Range<usize>> = self.postings(term).collect();
+        let holding: usize = postings.iter().map(Range::len).sum();
         if holding == 0 {
-            return Ok(None);
+            return None;
         }
         let idf = (1.0 + self.norms.len() as f32 / holding as f32).ln();
         let share = if kind == TermKind::Pair { PAIR_WEIGHT } else { 1.0 };
-        Ok(Some(IndexedTerm { weight: share * idf * (K1 + 1.0), key: TermKey::of(term), infos }))
+        Some(IndexedTerm { weight: share * idf * (K1 + 1.0), postings })
     }
 
     /// Returns how many tools have a term.
-    pub(crate) fn holding(&self, term: &str) -> Result<u32, IndexError> {
-        Ok(holding(&self.infos(term)?))
+    pub(crate) fn holding(&self, term: &str) -> usize {
+        self.postings(TermKey::of(term)).map(|postings| postings.len()).sum()
     }
 
-    /// What each segment says of a term.
-    fn infos(&self, term: &str) -> Result<Vec<Option<TermInfo>>, IndexError> {
-        self.segments.iter().map(|(_, segment)| segment.postings.look_up(term).map_err(IndexError::keyword)).collect()
+    /// Where each segment has the postings of a term.
+    fn postings(&self, term: TermKey) -> impl Iterator<Item = Range<usize>> {
+        self.segments.iter().map(move |(_, segment)| segment.postings.terms().look_up(term))
     }
 
-    /// Tells `each` the index of every tool that has the term, and the term's BM25 contribution to its score.
-    pub(crate) fn contributions(
-        &self,
-        IndexedTerm { infos, weight, .. }: &IndexedTerm,
-        mut each: impl FnMut(usize, f32),
-    ) -> Result<(), IndexError> {
-        for ((first, segment), info) in self.segments.iter().zip(infos) {
-            let Some(info) = info else { continue };
+    /// Returns the index of every tool that has the term, ascending, with the term's BM25 contribution to its score.
+    pub(crate) fn contributions(&self, term: &IndexedTerm) -> impl Iterator<Item = (usize, f32)> {
+        self.segments.iter().zip(&term.postings).flat_map(move |((first, Segment { postings, .. }), held)| {
             let norms = &self.norms[first..];
-            let score = |doc, frequency| each(first + doc, contribution(*weight, frequency, norms[doc]));
-            segment.postings.each(info, score).map_err(IndexError::keyword)?;
-        }
-        Ok(())
+            let (tools, frequencies) = (postings.tools(held.clone()), postings.frequencies(held.clone()));
+            tools.iter().zip(frequencies).map(move |(&tool, &frequency)| {
+                let tool = tool as usize;
+                (first + tool, contribution(term.weight, frequency, norms[tool]))
+            })
+        })
     }
 
     /// Returns what a term contributes to the score of one tool, and where it stands; `None` where the tool has it not.
     pub(crate) fn explain(&self, tool: ToolId, term: &IndexedTerm) -> Option<(f32, Vec<Field>)> {
-        let (segment, place) = self.segments.find(tool);
-        let (frequency, fields) = segment.postings.forward.find(place, term.key)?;
-        Some((contribution(term.weight, frequency, self.norms[tool.index()]), fields))
+        let (number, segment, place) = self.segments.locate(tool);
+        let (frequency, fields) = segment.postings.find(term.postings[number].clone(), place)?;
+        Some((contribution(term.weight, frequency, self.norms[tool.index()]), fields.iter().collect()))
     }
 
     /// Returns how many terms the index tells apart.
@@ -107,9 +104,8 @@ impl KeywordIndex {
 pub(crate) struct IndexedTerm {
     /// The largest contribution that the term could make to the score of any tool.
     pub(crate) weight: f32,
-    key: TermKey,
-    /// One per segment; `None` where it does not have the term.
-    infos: Vec<Option<TermInfo>>,
+    /// Where each segment has its postings.
+    postings: Vec<Range<usize>>,
 }
 
 impl IndexedTerm {
@@ -119,12 +115,8 @@ impl IndexedTerm {
     }
 }
 
-fn holding(infos: &[Option<TermInfo>]) -> u32 {
-    infos.iter().flatten().map(|info| info.doc_freq).sum()
-}
-
-fn contribution(weight: f32, frequency: u32, norm: f32) -> f32 {
-    let frequency = frequency as f32 * WEIGHT_UNIT;
+fn contribution(weight: f32, frequency: u16, norm: f32) -> f32 {
+    let frequency = f32::from(frequency) * WEIGHT_UNIT;
     weight * frequency / (frequency + norm)
 }
 
@@ -136,13 +128,13 @@ mod tests {
     use super::*;
     use crate::catalog::{Catalog, Tool};
     use crate::index::IndexConfig;
-    use crate::index::postings::repeats;
+    use crate::index::occurrences::repeats;
     use crate::text::{AnalyzedTerm, Analyzer, texts};
 
     /// The tools of `catalog`, in segments that end at `cuts`.
     fn index(catalog: &Catalog, cuts: &[usize]) -> KeywordIndex {
         let segments = Segments::cut(catalog.tools(), cuts, &IndexConfig::default()).expect("builds");
-        KeywordIndex::new(segments).expect("builds")
+        KeywordIndex::new(segments)
     }
 
     /// BM25 over field-weighted counts, written out from its definition.
@@ -222,9 +214,9 @@ mod tests {
             ];
             for (term, kind) in terms {
                 let mut scores = vec![0.0; tools.len()];
-                let found = index.look_up(term, kind).expect("looks up");
+                let found = index.look_up(term, kind);
                 if let Some(found) = &found {
-                    index.contributions(found, |tool, contribution| scores[tool] += contribution).expect("scores");
+                    index.contributions(found).for_each(|(tool, contribution)| scores[tool] += contribution);
                     prop_assert!(scores.iter().all(|&score| score < found.weight));
                 }
                 for (id, tool) in catalog.ids().zip(&tools) {
@@ -243,6 +235,6 @@ mod tests {
     fn an_empty_catalog_has_an_index() {
         let catalog = Catalog::from_tools([]).expect("valid");
         let index = index(&catalog, &[]);
-        assert!(index.look_up("read", TermKind::Word).expect("looks up").is_none());
+        assert!(index.look_up("read", TermKind::Word).is_none());
     }
 }

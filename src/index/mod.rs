@@ -7,13 +7,14 @@
 mod copies;
 mod error;
 mod examples;
-mod forward;
 mod keyword;
+mod occurrences;
 mod optional;
 mod postings;
 mod rows;
 mod segment;
 mod sources;
+mod terms;
 mod twins;
 mod vectors;
 
@@ -100,7 +101,7 @@ impl Index {
             Some(Err(reason)) => left_out = Some(reason),
             None => {}
         }
-        let index = Self::of(catalog, Segments::new([Arc::new(segment)]), embedders, cache)?;
+        let index = Self::of(catalog, Segments::new([Arc::new(segment)]), embedders, cache);
         Ok(Self { left_out, ..index })
     }
 
@@ -125,12 +126,7 @@ impl Index {
     }
 
     /// Puts segments together whose tools are those of `catalog`, in order.
-    fn of(
-        catalog: Catalog,
-        segments: Segments,
-        embedders: Vec<Arc<dyn Embedder>>,
-        cache: Option<CacheStatus>,
-    ) -> Result<Self, IndexError> {
+    fn of(catalog: Catalog, segments: Segments, embedders: Vec<Arc<dyn Embedder>>, cache: Option<CacheStatus>) -> Self {
         let vectors = embedders.into_iter().enumerate();
         let vectors = vectors.map(|(model, embedder)| Vectors::new(embedder, segments.clone(), model)).collect();
         let names = NameTable::new(&catalog);
@@ -138,15 +134,15 @@ impl Index {
         let twins = Twins::new(&segments);
         let copies = Copies::new(&catalog);
         let sources = Sources::new(&catalog, &segments);
-        let keyword = KeywordIndex::new(segments)?;
-        Ok(Self { catalog, names, policies, twins, copies, keyword, sources, vectors, left_out: None, cache })
+        let keyword = KeywordIndex::new(segments);
+        Self { catalog, names, policies, twins, copies, keyword, sources, vectors, left_out: None, cache }
     }
 
     /// As [`build`](Self::build), in segments that end at `cuts`; without a cache.
     #[cfg(test)]
     pub(crate) fn build_cut(catalog: Catalog, cuts: &[usize], config: IndexConfig) -> Result<Self, IndexError> {
         let segments = Segments::cut(catalog.tools(), cuts, &config)?;
-        Self::of(catalog, segments, config.embedders, None)
+        Ok(Self::of(catalog, segments, config.embedders, None))
     }
 
     pub(crate) fn stats(&self) -> IndexStats {

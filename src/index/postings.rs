@@ -1,177 +1,217 @@
-//! The words of a segment: which tools hold a term, how often, and how long each tool is.
+//! The words of a segment: which tools hold a term, how often and in which fields, and how long each tool is.
 //!
-//! All fields of a tool fold into one indexed field. A field's weight multiplies its term frequencies and its
-//! length alike, as in BM25F (Robertson, Zaragoza, Taylor 2004), and is realised by indexing each term that many
-//! times. The inverted index is a tantivy index of one segment without field norms, so that its document numbers are the
-//! tools' places in ours; of tantivy's own statistics only a term's document frequency is read.
+//! All of it is flat arrays of numbers, which are as good in a file as in memory. A term is known by its
+//! [key](super::terms::TermKey). A posting says of one tool that it holds a term; those of one term stand together, in the order of the
+//! tools, and take 7 bytes each. What explains a match stands in the posting that scores it, so that no second index leads
+//! from tools to terms.
+//!
+//! Tools are read in runs, in parallel; the occurrences of terms in a run are sorted, and the sorted runs are merged.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use tantivy::directory::RamDirectory;
-use tantivy::postings::TermInfo;
-use tantivy::schema::{Field as IndexField, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
-use tantivy::tokenizer::{PreTokenizedString, Token};
-use tantivy::{Index, InvertedIndexReader, TERMINATED, TantivyDocument, Term};
 
-use super::forward::{ForwardIndex, ToolTerms};
+use super::occurrences::{Fields, Occurrence, occurrences};
+use super::terms::{Terms, each_term, number};
 use crate::catalog::Tool;
-use crate::text::{AnalyzedTerm, Analyzer, Field, Taken, TermKind, taken, texts, words};
+use crate::text::Analyzer;
 
-/// Field weights are multiples of this.
-pub(super) const WEIGHT_UNIT: f32 = 0.5;
-/// Memory for building the index, in bytes; what does not fit is flushed to the segment.
-const BUILD_MEMORY: usize = 128 << 20;
-/// How many tools are analysed in parallel before they are written; bounds the memory that their terms take.
-const TOOLS_PER_STEP: usize = 2048;
+/// How many tools are read together: few enough that all cores have work, enough that runs are few. What is read of them
+/// takes some megabytes.
+const TOOLS_PER_RUN: usize = 1024;
 
-/// How many times the words of a name are indexed together.
-const NAME_REPEATS: u8 = 16;
-
-/// How many times a term of the field, in this text, is indexed, in units of [`WEIGHT_UNIT`].
-///
-/// Set by a coarse search over the benchmarks; see `docs/results.md`. Titles and aliases are absent there and
-/// stand with descriptions and between them and names. What a name weighs is shared by its words: in `send_mail` each says
-/// half of what the tool is, in `list_merge_requests_of_repository` a fifth.
-pub(super) fn repeats(field: Field, text: &str) -> u8 {
-    match field {
-        Field::Name => {
-            let words = words(text).take(usize::from(NAME_REPEATS)).count().max(1);
-            // At most what there is to share.
-            u8::try_from((2 * usize::from(NAME_REPEATS) + words) / (2 * words)).unwrap_or(NAME_REPEATS)
-        }
-        Field::Aliases => 4,
-        Field::Title | Field::Description | Field::EnumValues | Field::ParameterNames => 2,
-        Field::Tags | Field::ParameterDescriptions => 1,
-    }
-}
-
-/// How many times a kind of value is indexed that a tool takes.
-const VALUE_REPEATS: u8 = 2;
-
-/// How many times a term is indexed. Pairs are formed of names and prose only.
-fn term_repeats(field: Field, repeats: u8, kind: TermKind) -> u8 {
-    match (kind, field) {
-        (TermKind::Pair, Field::Tags | Field::ParameterNames | Field::ParameterDescriptions | Field::EnumValues) => 0,
-        _ => repeats,
-    }
-}
-
-/// What a term adds to the length of its document, in units of [`WEIGHT_UNIT`]: only words make it longer.
-fn term_length(repeats: u8, kind: TermKind) -> u32 {
-    if kind == TermKind::Word { u32::from(repeats) } else { 0 }
-}
-
-/// The inverted index over the tools of a segment, and the forward index that explains what it finds.
+/// The terms of a run of tools, and which of the tools hold each.
+#[derive(Default)]
 pub(super) struct Postings {
-    inverted: Arc<InvertedIndexReader>,
-    field: IndexField,
-    pub(super) forward: ForwardIndex,
-    /// The length of each tool, in units of [`WEIGHT_UNIT`].
-    pub(super) lengths: Vec<u32>,
+    terms: Terms,
+    /// By posting: the place of the tool; ascending within a term.
+    tools: Vec<u32>,
+    /// By posting: how often the tool holds the term, in units of the field weights; [`u16::MAX`] stands for more, too.
+    frequencies: Vec<u16>,
+    /// By posting: the fields that hold the term.
+    fields: Vec<Fields>,
+    /// The length of each tool, in units of the field weights.
+    lengths: Vec<u32>,
 }
 
 impl Postings {
     /// Indexes `tools`.
-    pub(super) fn build(tools: &[Arc<Tool>]) -> tantivy::Result<Self> {
-        let mut schema = Schema::builder();
-        let indexing =
-            TextFieldIndexing::default().set_index_option(IndexRecordOption::WithFreqs).set_fieldnorms(false);
-        let field = schema.add_text_field("document", TextOptions::default().set_indexing_options(indexing));
-        let mut writer = Index::builder()
-            .schema(schema.build())
-            .single_segment_index_writer(RamDirectory::create(), BUILD_MEMORY)?;
-        let mut lengths = Vec::with_capacity(tools.len());
-        let mut forward = ForwardIndex::default();
-        for tools in tools.chunks(TOOLS_PER_STEP) {
-            let documents: Vec<Analysis> =
-                tools.par_iter().map_init(Analyzer::new, |analyzer, tool| analyse(tool, analyzer)).collect();
-            for Analysis { tokens, terms, length } in documents {
-                lengths.push(length);
-                forward.push(&terms);
-                let mut document = TantivyDocument::new();
-                document.add_pre_tokenized_text(field, PreTokenizedString { text: String::new(), tokens });
-                writer.add_document(document)?;
+    pub(super) fn build(tools: &[Arc<Tool>]) -> Self {
+        if tools.len() <= TOOLS_PER_RUN {
+            return Self::run(tools);
+        }
+        let runs: Vec<Self> = tools.par_chunks(TOOLS_PER_RUN).map(Self::run).collect();
+        Self::merge(&runs.iter().collect::<Vec<_>>())
+    }
+
+    /// Indexes tools that are read together.
+    fn run(tools: &[Arc<Tool>]) -> Self {
+        let (mut found, mut lengths) = (Vec::new(), Vec::with_capacity(tools.len()));
+        let mut analyzer = Analyzer::new();
+        for (place, tool) in (0..).zip(tools) {
+            let length = occurrences(tool, &mut analyzer, |term, repeats, field| {
+                let (frequency, fields) = (u16::from(repeats), Fields::one(field));
+                found.push(Occurrence { term, tool: place, frequency, fields });
+            });
+            lengths.push(length);
+        }
+        Self { lengths, ..Self::of(found) }
+    }
+
+    /// Makes postings of occurrences, which stand in any order.
+    fn of(mut occurrences: Vec<Occurrence>) -> Self {
+        occurrences.sort_unstable_by_key(|found| (found.term, found.tool));
+        // Those of one tool are counted together.
+        occurrences.dedup_by(|later, first| {
+            let same = (later.term, later.tool) == (first.term, first.tool);
+            if same {
+                first.frequency = first.frequency.saturating_add(later.frequency);
+                first.fields.add(later.fields);
             }
-        }
-        let index = writer.finalize()?;
-        let searcher = index.reader()?.searcher();
-        let inverted = searcher.segment_reader(0).inverted_index(field)?;
-        Ok(Self { inverted, field, forward, lengths })
-    }
-
-    /// Looks a term up; `None` where no tool has it.
-    pub(super) fn look_up(&self, term: &str) -> tantivy::Result<Option<TermInfo>> {
-        Ok(self.inverted.get_term_info(&Term::from_field_text(self.field, term))?)
-    }
-
-    /// Tells `each` the place of every tool that has the term, and how often it has it.
-    pub(super) fn each(&self, info: &TermInfo, mut each: impl FnMut(usize, u32)) -> tantivy::Result<()> {
-        let mut postings = self.inverted.read_block_postings_from_terminfo(info, IndexRecordOption::WithFreqs)?;
-        while !postings.docs().is_empty() {
-            for (&doc, &frequency) in postings.docs().iter().zip(postings.freqs()) {
-                if doc == TERMINATED {
-                    break;
-                }
-                each(doc as usize, frequency);
-            }
-            postings.advance();
-        }
-        Ok(())
-    }
-
-    /// Returns how many terms there are that none of `others` has.
-    pub(super) fn terms_beside(&self, others: &[&Self]) -> tantivy::Result<usize> {
-        let terms = self.inverted.terms();
-        if others.is_empty() {
-            return Ok(terms.num_terms());
-        }
-        let (mut own, mut count) = (terms.stream()?, 0);
-        while own.advance() {
-            let mut is_new = true;
-            for other in others {
-                is_new &= other.inverted.terms().get(own.key())?.is_none();
-            }
-            count += usize::from(is_new);
-        }
-        Ok(count)
-    }
-}
-
-/// What the index reads of a tool.
-#[derive(Default)]
-struct Analysis {
-    /// The terms in order, each as often as its field weighs.
-    tokens: Vec<Token>,
-    /// The same terms, each once.
-    terms: ToolTerms,
-    /// The tool's length in units of [`WEIGHT_UNIT`].
-    length: u32,
-}
-
-impl Analysis {
-    /// Counts a term so many times.
-    fn add(&mut self, term: &str, repeats: u8, field: Field) {
-        if repeats > 0 {
-            let token = Token { text: term.to_owned(), position: 0, ..Token::default() };
-            self.tokens.extend(std::iter::repeat_n(token, usize::from(repeats)));
-            self.terms.add(term, u32::from(repeats), field);
-        }
-    }
-}
-
-fn analyse(tool: &Tool, analyzer: &mut Analyzer) -> Analysis {
-    let mut analysis = Analysis::default();
-    for (field, text) in texts(tool) {
-        let repeats = repeats(field, text);
-        analyzer.terms(text, |AnalyzedTerm { term, kind, .. }| {
-            analysis.length += term_length(repeats, kind);
-            analysis.add(term, term_repeats(field, repeats, kind), field);
+            same
         });
+        Self {
+            terms: Terms::of(occurrences.iter().map(|found| found.term)),
+            tools: occurrences.iter().map(|found| found.tool).collect(),
+            frequencies: occurrences.iter().map(|found| found.frequency).collect(),
+            fields: occurrences.iter().map(|found| found.fields).collect(),
+            lengths: Vec::new(),
+        }
     }
-    for Taken { kind, field, .. } in taken(tool) {
-        analysis.add(kind.term(), VALUE_REPEATS, field);
+
+    /// Puts the tools of several runs one after the other.
+    fn merge(runs: &[&Self]) -> Self {
+        let mut tools = 0;
+        let first = |run: &&Self| {
+            let first = number(tools);
+            tools += run.lengths.len();
+            first
+        };
+        let firsts: Vec<u32> = runs.iter().map(first).collect();
+        let postings = runs.iter().map(|run| run.tools.len()).sum();
+        let mut merged = Self {
+            lengths: runs.iter().flat_map(|run| &run.lengths).copied().collect(),
+            tools: Vec::with_capacity(postings),
+            frequencies: Vec::with_capacity(postings),
+            fields: Vec::with_capacity(postings),
+            ..Self::default()
+        };
+        each_term(&runs.iter().map(|run| &run.terms).collect::<Vec<_>>(), |term, held| {
+            for (run, postings) in held {
+                let (first, run) = (firsts[*run], runs[*run]);
+                merged.tools.extend(run.tools[postings.clone()].iter().map(|tool| first + tool));
+                merged.frequencies.extend_from_slice(&run.frequencies[postings.clone()]);
+                merged.fields.extend_from_slice(&run.fields[postings.clone()]);
+            }
+            merged.terms.push(term, merged.tools.len());
+        });
+        merged.terms.shrink();
+        merged
     }
-    analysis.terms.merge();
-    analysis
+
+    /// Returns the length of each tool, in units of the field weights.
+    pub(super) fn lengths(&self) -> &[u32] {
+        &self.lengths
+    }
+
+    /// Returns the terms, with where their postings are.
+    pub(super) fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// Returns the places of the tools that some postings are of.
+    pub(super) fn tools(&self, postings: Range<usize>) -> &[u32] {
+        &self.tools[postings]
+    }
+
+    /// Returns the frequencies of some postings.
+    pub(super) fn frequencies(&self, postings: Range<usize>) -> &[u16] {
+        &self.frequencies[postings]
+    }
+
+    /// Returns how often a tool holds the term that the postings are of, and in which fields; `None` where it does not.
+    pub(super) fn find(&self, postings: Range<usize>, tool: usize) -> Option<(u16, Fields)> {
+        let found = self.tools[postings.clone()].binary_search(&number(tool)).ok()?;
+        let posting = postings.start + found;
+        Some((self.frequencies[posting], self.fields[posting]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::index::terms::TermKey;
+    use crate::text::Field;
+
+    /// What a run of tools holds, by the definition: by term and tool, how often and in which fields.
+    type Naive = BTreeMap<(TermKey, u32), (u16, Vec<Field>)>;
+
+    fn naive(found: &[(TermKey, u32, u16, Field)]) -> Naive {
+        let mut naive = Naive::new();
+        for &(term, tool, frequency, field) in found {
+            let (sum, fields) = naive.entry((term, tool)).or_default();
+            *sum = sum.saturating_add(frequency);
+            fields.push(field);
+        }
+        for (_, fields) in naive.values_mut() {
+            *fields = Field::ALL.into_iter().filter(|field| fields.contains(field)).collect();
+        }
+        naive
+    }
+
+    fn postings(found: &[(TermKey, u32, u16, Field)], tools: Range<u32>) -> Postings {
+        let own = found.iter().filter(|(_, tool, ..)| tools.contains(tool));
+        let occurrence = |&(term, tool, frequency, field): &(TermKey, u32, u16, Field)| Occurrence {
+            term,
+            tool: tool - tools.start,
+            frequency,
+            fields: Fields::one(field),
+        };
+        Postings { lengths: tools.clone().collect(), ..Postings::of(own.map(occurrence).collect()) }
+    }
+
+    fn occurrences() -> impl Strategy<Value = Vec<(TermKey, u32, u16, Field)>> {
+        let term = prop::sample::select(vec!["read", "file", "mail", "send", "read file", ""]).prop_map(TermKey::of);
+        let frequency = prop::sample::select(vec![1, 2, 16, 40_000]);
+        prop::collection::vec((term, 0..TOOLS, frequency, prop::sample::select(Field::ALL.to_vec())), 0..60)
+    }
+
+    const TOOLS: u32 = 8;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn postings_hold_what_was_found_however_it_was_cut(
+            found in occurrences(), mut cuts in prop::collection::vec(0..=TOOLS, 0..4),
+        ) {
+            cuts.extend([0, TOOLS]);
+            cuts.sort_unstable();
+            let runs: Vec<Postings> = cuts.windows(2).map(|cut| postings(&found, cut[0]..cut[1])).collect();
+            let merged = Postings::merge(&runs.iter().collect::<Vec<_>>());
+            prop_assert_eq!(merged.lengths(), (0..TOOLS).collect::<Vec<_>>());
+            let mut held = Naive::new();
+            let mut last = None;
+            each_term(&[merged.terms()], |term, postings| {
+                assert!(last.replace(term) < Some(term), "terms ascend");
+                let [(0, postings)] = postings else { panic!("there is one run") };
+                assert_eq!(&merged.terms().look_up(term), postings);
+                for &tool in merged.tools(postings.clone()) {
+                    let (frequency, fields) = merged.find(postings.clone(), tool as usize).expect("the tool has it");
+                    held.insert((term, tool), (frequency, fields.iter().collect()));
+                }
+                assert!(merged.tools(postings.clone()).is_sorted());
+                assert_eq!(merged.tools(postings.clone()).len(), merged.frequencies(postings.clone()).len());
+            });
+            prop_assert_eq!(&held, &naive(&found));
+            for (tool, term) in (0..TOOLS).flat_map(|tool| ["read", "", "absent"].map(|term| (tool, TermKey::of(term)))) {
+                let found = merged.find(merged.terms().look_up(term), tool as usize);
+                prop_assert_eq!(found.is_some(), held.contains_key(&(term, tool)));
+            }
+        }
+    }
 }

@@ -29,7 +29,7 @@ pub(super) struct Segment {
 impl Segment {
     /// Indexes `tools`; with the state of the cache of the last model, where it has one.
     pub(super) fn build(tools: &[Arc<Tool>], config: &IndexConfig) -> Result<(Self, Option<CacheStatus>), IndexError> {
-        let postings = Postings::build(tools).map_err(IndexError::keyword)?;
+        let postings = Postings::build(tools);
         let mut vectors = Vec::with_capacity(config.embedders.len());
         let mut status = None;
         for embedder in &config.embedders {
@@ -75,9 +75,16 @@ impl Segments {
 
     /// Returns the segment that holds a tool of the snapshot, and the tool's place in it.
     pub(super) fn find(&self, tool: ToolId) -> (&Segment, usize) {
+        let (_, segment, place) = self.locate(tool);
+        (segment, place)
+    }
+
+    /// As [`find`](Self::find), with the number of the segment in front.
+    pub(super) fn locate(&self, tool: ToolId) -> (usize, &Segment, usize) {
         // Of segments that begin at one tool all but the last are empty.
-        let (first, segment) = &self.0[self.0.partition_point(|(first, _)| *first <= tool.index()) - 1];
-        (segment, tool.index() - first)
+        let number = self.0.partition_point(|(first, _)| *first <= tool.index()) - 1;
+        let (first, segment) = &self.0[number];
+        (number, segment, tool.index() - first)
     }
 
     /// Indexes `tools` in segments that end at `cuts`, in whatever order those stand.

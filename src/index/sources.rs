@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::forward::TermKey;
 use super::segment::Segments;
+use super::terms::{TermKey, Terms, each_term, number};
 use crate::catalog::Catalog;
 use crate::ranking::ToolId;
 use crate::text::{Analyzer, TermKind};
@@ -120,8 +120,11 @@ pub(crate) struct Sources {
     sizes: Vec<u32>,
     /// BM25's denominator without the term frequency, by source.
     norms: Vec<f32>,
-    /// The sources that hold a term, ascending, and how many of their tools do; the name of a source counts as one more.
-    postings: HashMap<TermKey, Vec<(u32, u32)>>,
+    terms: Terms,
+    /// By posting: the source that holds the term; ascending within a term.
+    holding: Vec<u32>,
+    /// By posting: how many tools of the source hold the term; each word of its name counts as one more.
+    counts: Vec<u16>,
 }
 
 impl Sources {
@@ -141,52 +144,93 @@ impl Sources {
         if together == 0 || 2 * together < catalog.len() {
             return None;
         }
-        let mut sources: Vec<Terms> = Vec::new();
-        let mut numbers: HashMap<(&str, bool), usize> = HashMap::new();
+        let mut numbers: HashMap<(&str, bool), u32> = HashMap::new();
         let mut analyzer = Analyzer::new();
-        let mut of = Vec::with_capacity(catalog.len());
+        let (mut of, mut sizes, mut words) = (Vec::with_capacity(catalog.len()), Vec::new(), Vec::new());
         for tool in catalog.ids() {
             let name = name(tool).filter(is_shared);
             let known = name.and_then(|name| numbers.get(&name).copied());
             let source = known.unwrap_or_else(|| {
-                let mut terms = Terms::default();
+                let source = number(sizes.len());
                 if let Some(name) = name {
-                    numbers.insert(name, sources.len());
-                    analyzer.terms(name.0, |term| terms.add(TermKey::of(term.term)));
+                    numbers.insert(name, source);
+                    analyzer.terms(name.0, |term| words.push((TermKey::of(term.term), source)));
                 }
-                sources.push(terms);
-                sources.len() - 1
+                sizes.push(0);
+                source
             });
-            let (segment, place) = segments.find(tool);
-            segment.postings.forward.terms(place).iter().for_each(|&term| sources[source].add(term));
-            sources[source].tools += 1;
-            of.push(number(source));
+            sizes[source as usize] += 1;
+            of.push(source);
         }
-        if sources.len() < 2 {
+        if sizes.len() < 2 {
             return None;
         }
-        let average = sources.iter().map(|source| source.length).sum::<u32>() as f32 / sources.len() as f32;
-        let norm = |source: &Terms| K1 * (1.0 - B + B * source.length as f32 / average.max(1.0));
-        let norms = sources.iter().map(norm).collect();
-        let sizes = sources.iter().map(|source| source.tools).collect();
-        let mut postings: HashMap<TermKey, Vec<(u32, u32)>> = HashMap::new();
-        for (source, terms) in (0..).zip(sources) {
-            for (term, tools) in terms.counts {
-                postings.entry(term).or_default().push((source, tools));
+        words.sort_unstable();
+        let sources = Self {
+            of: Of::new(of),
+            sizes,
+            norms: Vec::new(),
+            terms: Terms::default(),
+            holding: Vec::new(),
+            counts: Vec::new(),
+        };
+        Some(sources.count(segments, &words))
+    }
+
+    /// Counts how many tools of each source hold a term, the words of its name beside.
+    fn count(mut self, segments: &Segments, names: &[(TermKey, u32)]) -> Self {
+        let postings: Vec<_> = segments.iter().map(|(first, segment)| (first, &segment.postings)).collect();
+        let of_names = Terms::of(names.iter().map(|&(term, _)| term));
+        let terms: Vec<&Terms> = postings.iter().map(|(_, postings)| postings.terms()).chain([&of_names]).collect();
+        let (mut counts, mut lengths) = (vec![0_u32; self.sizes.len()], vec![0_u32; self.sizes.len()]);
+        let mut counted = Vec::new();
+        each_term(&terms, |term, held| {
+            let mut count = |source: u32| {
+                let count = &mut counts[source as usize];
+                *count += 1;
+                if *count == 1 {
+                    counted.push(source);
+                }
+            };
+            for (run, held) in held {
+                match postings.get(*run) {
+                    Some((first, postings)) => {
+                        let of = &self.of.numbers[*first..];
+                        postings.tools(held.clone()).iter().for_each(|&tool| count(of[tool as usize]));
+                    }
+                    None => names[held.clone()].iter().for_each(|&(_, source)| count(source)),
+                }
             }
-        }
-        Some(Self { of: Of::new(of), sizes, norms, postings })
+            counted.sort_unstable();
+            for source in counted.drain(..) {
+                let count = std::mem::take(&mut counts[source as usize]);
+                lengths[source as usize] += count;
+                self.holding.push(source);
+                self.counts.push(u16::try_from(count).unwrap_or(u16::MAX));
+            }
+            self.terms.push(term, self.holding.len());
+        });
+        self.terms.shrink();
+        self.holding.shrink_to_fit();
+        self.counts.shrink_to_fit();
+        let average = lengths.iter().sum::<u32>() as f32 / lengths.len() as f32;
+        let norm = |&length: &u32| K1 * (1.0 - B + B * length as f32 / average.max(1.0));
+        self.norms = lengths.iter().map(norm).collect();
+        self
     }
 
     /// Returns the BM25 score of each tool's source for the terms of a request, each with what it counts.
     pub(crate) fn keyword<'a>(&self, terms: impl Iterator<Item = (&'a str, TermKind, f32)>) -> SourceScores {
         let mut scores = vec![0.0; self.sizes.len()];
         for (term, kind, weight) in terms {
-            let Some(held) = self.postings.get(&TermKey::of(term)) else { continue };
+            let held = self.terms.look_up(TermKey::of(term));
+            if held.is_empty() {
+                continue;
+            }
             let idf = (1.0 + self.sizes.len() as f32 / held.len() as f32).ln();
             let share = if kind == TermKind::Pair { PAIR_WEIGHT * weight } else { weight };
-            for &(source, tools) in held {
-                let (source, tools) = (source as usize, tools as f32);
+            for (&source, &tools) in self.holding[held.clone()].iter().zip(&self.counts[held]) {
+                let (source, tools) = (source as usize, f32::from(tools));
                 scores[source] += share * idf * (K1 + 1.0) * tools / (tools + self.norms[source]);
             }
         }
@@ -219,27 +263,6 @@ fn sum(values: &[f32]) -> f32 {
         sums.iter_mut().zip(chunk).for_each(|(sum, value)| *sum += value);
     }
     sums.iter().chain(rest).sum()
-}
-
-/// The number of a source, of which there are no more than tools.
-fn number(source: usize) -> u32 {
-    ToolId::from_index(source).0
-}
-
-/// The words of one source.
-#[derive(Default)]
-struct Terms {
-    tools: u32,
-    counts: HashMap<TermKey, u32>,
-    /// The sum of the counts.
-    length: u32,
-}
-
-impl Terms {
-    fn add(&mut self, term: TermKey) {
-        *self.counts.entry(term).or_default() += 1;
-        self.length += 1;
-    }
 }
 
 #[cfg(test)]

@@ -10,10 +10,11 @@
 
 use ndarray::Array2;
 
+use super::Signal;
+use super::sentences::half_best;
 use super::terms::QueryTerm;
-use super::{Signal, half_best};
 use crate::embed::ModelKind;
-use crate::index::{ExampleIndex, Index, IndexError, Vectors};
+use crate::index::{ExampleIndex, Index, Vectors};
 
 /// How much of what a tool's examples score above its own text is added to that.
 const SHARE: f32 = 0.6;
@@ -51,24 +52,12 @@ impl ExampleScores {
 }
 
 /// Scores every example by BM25 over the terms of a request of `sentences` sentences.
-pub(super) fn keyword(
-    index: &Index,
-    examples: &ExampleIndex,
-    terms: &[QueryTerm],
-    sentences: usize,
-) -> Result<Vec<f32>, IndexError> {
-    let mut whole = vec![0.0; examples.len()];
-    let mut by_sentence = vec![vec![0.0; examples.len()]; if sentences > 1 { sentences } else { 0 }];
-    for term in terms {
-        let own: Vec<usize> = term.sentences().filter(|&sentence| sentence < by_sentence.len()).collect();
-        examples.contributions(index, &term.term, term.kind, |example, contribution| {
-            let contribution = term.weight * contribution;
-            whole[example] += contribution;
-            own.iter().for_each(|&sentence| by_sentence[sentence][example] += contribution);
-        })?;
-    }
-    half_best(&mut whole, &by_sentence);
-    Ok(whole)
+pub(super) fn keyword(index: &Index, examples: &ExampleIndex, terms: &[QueryTerm], sentences: usize) -> Vec<f32> {
+    let contributions = |term: &QueryTerm| {
+        let share = term.weight;
+        examples.contributions(index, &term.term, term.kind).map(move |(example, gives)| (example, share * gives))
+    };
+    half_best(examples.len(), sentences, terms, |term| term, contributions)
 }
 
 /// Scores every example by its cosine similarity to a request's unit vectors; `None` where the model has no vectors of them.

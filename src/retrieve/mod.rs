@@ -7,6 +7,7 @@
 mod examples;
 mod keyword;
 mod semantic;
+mod sentences;
 mod terms;
 
 pub(crate) use examples::ExampleScores;
@@ -33,16 +34,6 @@ pub(crate) struct Signal {
     pub(crate) sources: Option<SourceScores>,
     /// What it says of examples, which is in the scores; `None` where no tool has any.
     pub(crate) examples: Option<ExampleScores>,
-}
-
-/// Makes of scores for the whole request half that, and half the score of the sentence that fits best.
-fn half_best(whole: &mut [f32], by_sentence: &[Vec<f32>]) {
-    let Some((first, others)) = by_sentence.split_first() else { return };
-    let mut best = first.clone();
-    for scores in others {
-        best.iter_mut().zip(scores).for_each(|(best, score)| *best = best.max(*score));
-    }
-    whole.iter_mut().zip(best).for_each(|(whole, best)| *whole = f32::midpoint(*whole, best));
 }
 
 impl Signal {

@@ -25,7 +25,16 @@ pub(crate) fn semantic(
 /// Takes the similarities to the whole request, which come first, and returns half these and half those to the sentence that
 /// is nearest, where there are several.
 pub(super) fn half_best(cosines: &mut Vec<Vec<f32>>) -> Vec<f32> {
-    let mut whole = if cosines.is_empty() { Vec::new() } else { cosines.remove(0) };
-    super::half_best(&mut whole, cosines);
+    if cosines.is_empty() {
+        return Vec::new();
+    }
+    let mut whole = cosines.remove(0);
+    if let Some((first, others)) = cosines.split_first() {
+        let mut best = first.clone();
+        for sentence in others {
+            best.iter_mut().zip(sentence).for_each(|(best, cosine)| *best = best.max(*cosine));
+        }
+        whole.iter_mut().zip(best).for_each(|(whole, best)| *whole = f32::midpoint(*whole, best));
+    }
     whole
 }

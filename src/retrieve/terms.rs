@@ -5,7 +5,7 @@ use std::ops::Range;
 use foldhash::{HashMap, HashMapExt};
 
 use crate::function_words::FunctionWords;
-use crate::index::{IndexError, IndexedTerm, KeywordIndex};
+use crate::index::{IndexedTerm, KeywordIndex};
 use crate::query::MAX_SENTENCES;
 use crate::text::{AnalyzedTerm, Analyzer, TermKind, Value, values};
 
@@ -37,10 +37,10 @@ pub(crate) struct FoundTerm {
 
 impl FoundTerm {
     /// Looks up the terms of a request and leaves out those that no tool has.
-    pub(super) fn all(index: &KeywordIndex, terms: Vec<QueryTerm>) -> Result<Vec<Self>, IndexError> {
+    pub(super) fn all(index: &KeywordIndex, terms: Vec<QueryTerm>) -> Vec<Self> {
         let found = terms.into_iter().filter_map(|query| {
-            let indexed = index.look_up(&query.term, query.kind).transpose()?;
-            Some(indexed.map(|indexed| Self { indexed: indexed.weighted(query.weight), query }))
+            let indexed = index.look_up(&query.term, query.kind)?;
+            Some(Self { indexed: indexed.weighted(query.weight), query })
         });
         found.collect()
     }
@@ -51,6 +51,16 @@ impl QueryTerm {
     pub(crate) fn sentences(&self) -> impl Iterator<Item = usize> + use<> {
         let bits = self.sentences;
         (0..u32::BITS as usize).filter(move |sentence| bits >> sentence & 1 == 1)
+    }
+
+    /// Returns the number of the first sentence that has the term.
+    pub(super) fn first_sentence(&self) -> usize {
+        self.sentences.trailing_zeros() as usize
+    }
+
+    /// Returns `true` if a sentence has the term.
+    pub(super) fn is_in(&self, sentence: usize) -> bool {
+        self.sentences >> sentence & 1 == 1
     }
 }
 

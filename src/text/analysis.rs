@@ -12,14 +12,14 @@ use std::sync::LazyLock;
 
 use foldhash::{HashMap, HashMapExt};
 use serde::Serialize;
-use tantivy::tokenizer::{
-    AsciiFoldingFilter, Language, LowerCaser, RemoveLongFilter, Stemmer, TextAnalyzer, Token, TokenStream, Tokenizer,
-};
+use tantivy::tokenizer::{AsciiFoldingFilter, Language, LowerCaser, RawTokenizer, Stemmer, TextAnalyzer, TokenStream};
 
 use crate::function_words::is_stop_word;
 
-/// Words of more bytes than this are no words and are dropped.
+/// Words of so many bytes or more are no words and are dropped.
 const MAX_WORD_BYTES: usize = 64;
+/// How many words an analyzer knows the stems of before it starts afresh; they take a few megabytes.
+const MOST_KNOWN: usize = 1 << 15;
 
 /// Words of one stem that have no meaning in common (`models/train/stems`): of each stem, words and what stands for them
 /// in its place.
@@ -33,10 +33,10 @@ static SPLIT_STEMS: LazyLock<HashMap<&str, Vec<(&str, &str)>>> = LazyLock::new(|
     stems
 });
 
-/// Returns the term of a word: its stem, unless it has nothing but that in common with others.
-fn term<'a>(word: &str, stem: &'a str) -> &'a str {
+/// Returns what stands for a word in place of its stem, where it has nothing but that in common with others.
+fn split(word: &str, stem: &str) -> Option<&'static str> {
     let mut split = SPLIT_STEMS.get(stem).into_iter().flatten();
-    split.find(|(other, _)| word.eq_ignore_ascii_case(other)).map_or(stem, |&(_, term)| term)
+    split.find(|(other, _)| word.eq_ignore_ascii_case(other)).map(|&(_, term)| term)
 }
 
 /// What a term stands for.
@@ -64,19 +64,28 @@ pub(crate) struct AnalyzedTerm<'a> {
     pub(crate) end: usize,
 }
 
-/// Turns texts into terms.
-pub(crate) struct Analyzer(TextAnalyzer);
+/// Turns texts into terms. It remembers the stems of words, so that one for many texts is quicker than one for each.
+pub(crate) struct Analyzer {
+    filters: TextAnalyzer,
+    known: HashMap<Box<str>, Known>,
+}
+
+/// What becomes of a word or identifier.
+struct Known {
+    stem: Box<str>,
+    /// What stands for the word in place of its stem.
+    split: Option<&'static str>,
+    is_stop_word: bool,
+}
 
 impl Analyzer {
     pub(crate) fn new() -> Self {
-        Self(
-            TextAnalyzer::builder(WordTokenizer)
-                .filter(RemoveLongFilter::limit(MAX_WORD_BYTES))
-                .filter(LowerCaser)
-                .filter(AsciiFoldingFilter)
-                .filter(Stemmer::new(Language::English))
-                .build(),
-        )
+        let filters = TextAnalyzer::builder(RawTokenizer::default())
+            .filter(LowerCaser)
+            .filter(AsciiFoldingFilter)
+            .filter(Stemmer::new(Language::English))
+            .build();
+        Self { filters, known: HashMap::new() }
     }
 
     /// Calls `each` with the terms of `text`. A pair follows its second word and does not reach over the end of a
@@ -85,15 +94,19 @@ impl Analyzer {
         let mut pair = String::new();
         // The last word that is not a stop word: its stem opens `pair`, and this is where it stands.
         let mut last: Option<(usize, usize)> = None;
-        self.0.token_stream(text).process(&mut |token| {
-            let (start, end) = (token.offset_from, token.offset_to);
-            if token.position_length > 1 {
-                return each(AnalyzedTerm { term: &token.text, kind: TermKind::Identifier, start, end });
+        for Piece { start, end, is_identifier } in Pieces::new(text) {
+            if end - start >= MAX_WORD_BYTES {
+                continue;
             }
-            let term = term(&text[start..end], &token.text);
+            let known = self.known(&text[start..end]);
+            if is_identifier {
+                each(AnalyzedTerm { term: &known.stem, kind: TermKind::Identifier, start, end });
+                continue;
+            }
+            let term = known.split.unwrap_or(&known.stem);
             each(AnalyzedTerm { term, kind: TermKind::Word, start, end });
-            if is_stop_word(&text[start..end]) {
-                return;
+            if known.is_stop_word {
+                continue;
             }
             if let Some((first, gap)) = last
                 && !text[gap.min(start)..start].contains(ends_sentence)
@@ -105,7 +118,22 @@ impl Analyzer {
             pair.clear();
             pair.push_str(term);
             last = Some((start, end));
-        });
+        }
+    }
+
+    fn known(&mut self, word: &str) -> &Known {
+        if self.known.len() >= MOST_KNOWN {
+            self.known.clear();
+        }
+        // Looked up twice rather than owned each time.
+        if !self.known.contains_key(word) {
+            let mut stem = Box::default();
+            self.filters.token_stream(word).process(&mut |token| stem = token.text.as_str().into());
+            let split = split(word, &stem);
+            let known = Known { stem, split, is_stop_word: is_stop_word(word) };
+            self.known.insert(word.into(), known);
+        }
+        &self.known[word]
     }
 }
 
@@ -118,62 +146,42 @@ pub(crate) fn split_identifier(text: &str) -> String {
     words(text).map(|(start, end)| &text[start..end]).collect::<Vec<_>>().join(" ")
 }
 
-/// The tokenizer in front of the filters: [`words`], and after the words of an identifier of two or three the
-/// identifier as a whole, which spans as many positions.
-#[derive(Clone)]
-struct WordTokenizer;
+/// A part of a text that is a term.
+struct Piece {
+    start: usize,
+    end: usize,
+    is_identifier: bool,
+}
 
-struct WordStream<'a> {
+/// The [`words`] of a text, and after the words of an identifier of two or three the identifier as a whole.
+struct Pieces<'a> {
     text: &'a str,
     words: Peekable<Words<'a>>,
     /// Range of the words so far that stand without a gap, and how many they are.
     run: (usize, usize, usize),
-    token: Token,
 }
 
-impl Tokenizer for WordTokenizer {
-    type TokenStream<'a> = WordStream<'a>;
-
-    fn token_stream<'a>(&'a mut self, text: &'a str) -> WordStream<'a> {
-        WordStream { text, words: words(text).peekable(), run: (0, 0, 0), token: Token::default() }
+impl<'a> Pieces<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { text, words: words(text).peekable(), run: (0, 0, 0) }
     }
 }
 
-impl WordStream<'_> {
-    fn emit(&mut self, start: usize, end: usize, words: usize) -> bool {
-        self.token.offset_from = start;
-        self.token.offset_to = end;
-        self.token.position_length = words;
-        self.token.position = self.token.position.wrapping_add(1);
-        self.token.text.clear();
-        self.token.text.push_str(&self.text[start..end]);
-        true
-    }
-}
+impl Iterator for Pieces<'_> {
+    type Item = Piece;
 
-impl TokenStream for WordStream<'_> {
-    fn advance(&mut self) -> bool {
+    fn next(&mut self) -> Option<Piece> {
         let (run_start, run_end, count) = self.run;
         let goes_on = self.words.peek().is_some_and(|&(start, _)| start <= run_end);
         if (2..=3).contains(&count) && !goes_on {
             self.run = (0, 0, 0);
             if !self.text[run_start..run_end].contains(is_unspaced) {
-                return self.emit(run_start, run_end, count);
+                return Some(Piece { start: run_start, end: run_end, is_identifier: true });
             }
         }
-        let Some((start, end)) = self.words.next() else {
-            return false;
-        };
+        let (start, end) = self.words.next()?;
         self.run = if goes_on && count > 0 { (run_start, end, count + 1) } else { (start, end, 1) };
-        self.emit(start, end, 1)
-    }
-
-    fn token(&self) -> &Token {
-        &self.token
-    }
-
-    fn token_mut(&mut self) -> &mut Token {
-        &mut self.token
+        Some(Piece { start, end, is_identifier: false })
     }
 }
 
@@ -256,7 +264,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn split(text: &str) -> Vec<&str> {
+    fn cut(text: &str) -> Vec<&str> {
         words(text).map(|(start, end)| &text[start..end]).collect()
     }
 
@@ -274,7 +282,7 @@ mod tests {
             ("날씨를", vec!["날씨", "씨를"]),
             ("🚀 …", vec![]),
         ] {
-            assert_eq!(split(text), expected, "{text}");
+            assert_eq!(cut(text), expected, "{text}");
         }
     }
 
@@ -309,7 +317,8 @@ mod tests {
             assert_eq!(term(one), term(other), "{one} {other}");
         }
         assert_eq!(term("terminals running"), "terminal run terminal run", "a pair has the terms of its words");
-        let mut stemmer = TextAnalyzer::builder(WordTokenizer).filter(Stemmer::new(Language::English)).build();
+        let mut stemmer =
+            TextAnalyzer::builder(RawTokenizer::default()).filter(Stemmer::new(Language::English)).build();
         for (stem, words) in SPLIT_STEMS.iter() {
             for (word, first) in words {
                 stemmer.token_stream(word).process(&mut |token| assert_eq!(&token.text, stem, "{word}"));
@@ -319,6 +328,21 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn an_analyzer_that_knows_words_says_what_a_new_one_says(texts in prop::collection::vec("(the |read|Files|s3|é|[.]| ){0,8}", 1..5)) {
+            let terms = |analyzer: &mut Analyzer, text: &str| {
+                let mut terms = Vec::new();
+                analyzer.terms(text, |AnalyzedTerm { term, kind, start, end }| {
+                    terms.push((term.to_owned(), kind, start, end));
+                });
+                terms
+            };
+            let mut known = Analyzer::new();
+            for text in &texts {
+                prop_assert_eq!(terms(&mut known, text), terms(&mut Analyzer::new(), text));
+            }
+        }
+
         #[test]
         fn words_are_ordered_ranges_of_letters_and_digits(text in "\\PC{0,40}") {
             let mut last = 0;
