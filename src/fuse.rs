@@ -19,7 +19,7 @@ use self::fits::{Calibration, Evidence, Fit};
 use crate::access::Eligibility;
 use crate::embed::{Embedder, ModelKind};
 use crate::index::SourceScores;
-use crate::ranking::{Candidate, ToolId, top_k};
+use crate::ranking::{Candidate, ToolId, largest, top_k, top_k_of};
 use crate::retrieve::Signal;
 use crate::sequences::{Gain, Gains, Popular};
 
@@ -208,6 +208,9 @@ impl Fused {
     pub(crate) fn new(signals: Signals, method: Fusion, eligibility: &Eligibility) -> Self {
         let fit = Fit::of(&signals.iter().map(|(retriever, _)| *retriever).collect::<Vec<_>>());
         let best_of = |signal: &Signal| {
+            if eligibility.ineligible_count() == 0 {
+                return largest(&signal.scores).max(0.0);
+            }
             let admitted = signal.scores.iter().zip(eligibility.flags());
             admitted.fold(0.0, |best: f32, (&score, &admitted)| if admitted { best.max(score) } else { best })
         };
@@ -313,9 +316,7 @@ impl Fused {
 
     /// Works out what the best tool, and those that rival it, say of the request.
     fn compare(&mut self, eligibility: &Eligibility) {
-        let values = self.values.iter().zip(eligibility.flags()).enumerate().filter(|(_, (_, admitted))| **admitted);
-        let candidates = values.map(|(index, (&score, _))| Candidate { tool: ToolId::from_index(index), score });
-        let top = top_k(candidates, CROWD);
+        let top = top_k_of(&self.values, eligibility.flags(), CROWD);
         let best = top.first().copied();
         self.best = best.map(|best| best.tool);
         let best_value = best.map_or(0.0, |best| best.score);
@@ -398,6 +399,11 @@ impl Fused {
         let quick: Vec<Retriever> = quick.collect();
         let fit = Fit::of(&quick);
         quick.into_iter().map(|retriever| (retriever, fit.weight(retriever, self.best_keyword))).collect()
+    }
+
+    /// Returns the most that a source adds to the value of an eligible tool; negative infinity where sources tell nothing.
+    pub(crate) fn best_source(&self, eligibility: &Eligibility) -> f32 {
+        self.sources.as_ref().map_or(f32::NEG_INFINITY, |sources| sources.best(eligibility.flags()))
     }
 
     /// Returns what the tool's source adds to its value, where sources tell something.

@@ -93,8 +93,7 @@ impl<'a> Explainer<'a> {
         };
         if let (Ranked::Fused { fused, .. }, true) = (ranked, request.options.reasons) {
             why.words = words(request.index, fused, request.query.wanted());
-            let of_sources = request.rankable().admitted().filter_map(|tool| fused.of_source(tool));
-            why.best_source = of_sources.fold(f32::NEG_INFINITY, f32::max);
+            why.best_source = fused.best_source(request.rankable());
             let picked: Vec<ToolId> = picks(decisions).map(|(tool, _)| tool).collect();
             why.ranks = Ranks::new(fused, &picked, request.rankable());
         }

@@ -84,6 +84,12 @@ impl SourceScores {
         }
     }
 
+    /// Returns the largest score of a source of which a tool is admitted; negative infinity where there is none.
+    pub(crate) fn best(&self, admitted: &[bool]) -> f32 {
+        let runs = self.of.runs().filter(|(run, _)| admitted[run.clone()].contains(&true));
+        runs.map(|(_, source)| self.scores[source]).fold(f32::NEG_INFINITY, f32::max)
+    }
+
     /// Adds scores of the same sources, each as often as `weight` says.
     pub(crate) fn add(&mut self, weight: f32, others: &Self) {
         self.scores.iter_mut().zip(&others.scores).for_each(|(score, other)| *score += weight * other);
