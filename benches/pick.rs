@@ -1,8 +1,8 @@
-//! What is measured: building an engine and picking, by keyword and with the static model (the default), picking for
-//! a role that may see ten tools, resolving a name, embedding a request and 1,000 tools, and by how much a pick overruns
-//! its deadline.
+//! What is measured: building an engine; picking by keyword and with the static model (the default), with a request of
+//! one part and one of three sentences, with and without evidence; picking for a role that may see ten tools, resolving
+//! a name, embedding a request and 1,000 tools, and by how much a pick overruns its deadline.
 //!
-//! On what: catalogs of 100, 1,000 and 10,000 tools made from a fixed seed. Words follow Zipf's law, as they do in
+//! On what: catalogs of 100 to 10,000 tools for building and 1,000 to 100,000 for picking, made from a fixed seed. Words follow Zipf's law, as they do in
 //! prose, so that posting lists have realistic lengths; each tool has a name of its own, a description of about 15
 //! words and three parameters.
 //!
@@ -10,7 +10,7 @@
 //! MiniLM (int8, ONNX Runtime) stands beside our own models where the feature `fastembed` is on and
 //! `scripts/fetch-models.sh` has put it into `target/models`; else a line says that it is left out.
 //!
-//! What is not: ranking quality (`picktools eval`), reading catalogs from disk.
+//! What is not: ranking quality (`picktools eval`), reading catalogs from disk, real texts (`scripts/measure-speed.py`).
 //!
 //! One pick runs on one thread; building uses all cores. Embedding is on one thread for every model, so that their
 //! times compare: the pool of rten is kept at one thread by its variable, for which the program starts itself anew.
@@ -32,6 +32,7 @@ use picktools::{Catalog, Engine, PickOptions, Query, Tool};
 use serde_json::json;
 
 const SIZES: [usize; 3] = [100, 1_000, 10_000];
+const PICK_SIZES: [usize; 3] = [1_000, 16_000, 100_000];
 const VOCABULARY: u64 = 5_000;
 const SEED: u64 = 7;
 
@@ -95,10 +96,20 @@ fn catalog(count: usize, roles: bool) -> Catalog {
     Catalog::from_tools(tools(count, roles)).expect("the tools are valid")
 }
 
-/// Requests of 20 words, the first of which names a tool that must then be found.
+/// Requests of 20 words.
 fn queries() -> Vec<Query> {
     let mut random = Random(SEED + 1);
     (0..64).map(|_| Query::new(random.words(20))).collect()
+}
+
+/// Requests of three sentences, of 21 words together.
+fn three_sentences() -> Vec<Query> {
+    let mut random = Random(SEED + 2);
+    (0..64).map(|_| Query::new(sentences([7; 3].map(|count| random.words(count))))).collect()
+}
+
+fn sentences(texts: [String; 3]) -> String {
+    texts.map(|text| format!("{text}.")).join(" ")
 }
 
 fn keyword_engine(catalog: Catalog) -> Result<Engine, IndexError> {
@@ -124,25 +135,41 @@ fn build(criterion: &mut Criterion) {
 fn pick(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("pick");
     let options = PickOptions::default();
-    for size in SIZES {
-        let engine = keyword_engine(catalog(size, false)).expect("it builds");
-        let found = engine.pick(&Query::new(named_tool(&engine)), &options).expect("it picks");
-        assert_eq!(found.picks[0].tool.name, named_tool(&engine));
-        cycle(&mut group, BenchmarkId::new("keyword", size), &engine, &options);
-        let engine = Engine::new(catalog(size, false)).expect("it builds");
-        let found = engine.pick(&Query::new(named_tool(&engine)), &options).expect("it picks");
-        assert!(found.picks[0].provenance.semantic.len() == 1);
-        cycle(&mut group, BenchmarkId::new("static", size), &engine, &options);
+    let with_evidence = PickOptions { debug: true, ..PickOptions::default() };
+    let (one, three) = (queries(), three_sentences());
+    for size in PICK_SIZES {
+        let catalog = catalog(size, false);
+        let builds: [(&str, fn(Catalog) -> Result<Engine, IndexError>); 2] =
+            [("keyword", keyword_engine), ("static", Engine::new)];
+        for (mode, build) in builds {
+            let engine = build(catalog.clone()).expect("it builds");
+            assert_finds(&engine, usize::from(mode == "static"));
+            cycle(&mut group, BenchmarkId::new(mode, size), &engine, &one, &options);
+            cycle(&mut group, BenchmarkId::new(format!("{mode}_three_sentences"), size), &engine, &three, &options);
+            let told = engine.pick(&one[0], &with_evidence).expect("it picks");
+            assert!(told.considered.is_some());
+            assert!(engine.pick(&one[0], &options).expect("it picks").considered.is_none());
+            cycle(&mut group, BenchmarkId::new(format!("{mode}_evidence"), size), &engine, &one, &with_evidence);
+        }
     }
     let engine = keyword_engine(catalog(10_000, true)).expect("it builds");
-    let ten = engine.pick(&queries()[0], &options).expect("it picks");
+    let ten = engine.pick(&one[0], &options).expect("it picks");
     assert_eq!(ten.ineligible.total, 10_000 - 10);
-    cycle(&mut group, BenchmarkId::new("keyword_role_sees_10", 10_000), &engine, &options);
+    cycle(&mut group, BenchmarkId::new("keyword_role_sees_10", 10_000), &engine, &one, &options);
 }
 
-/// The name of the tool in the middle, which a pick must find.
-fn named_tool(engine: &Engine) -> &str {
-    &engine.catalog().tools()[engine.catalog().len() / 2].name
+/// A request that names a tool has it first, with as many semantic signals as models rank; one of three sentences that each
+/// name one has all three.
+fn assert_finds(engine: &Engine, models: usize) {
+    let named = |share: usize| engine.catalog().tools()[engine.catalog().len() * share / 4].name.clone();
+    let options = PickOptions::default();
+    let found = engine.pick(&Query::new(named(2)), &options).expect("it picks");
+    assert_eq!(found.picks[0].tool.name, named(2));
+    assert_eq!(found.picks[0].provenance.semantic.len(), models);
+    let three = [1, 2, 3].map(named);
+    let found = engine.pick(&Query::new(sentences(three.clone())), &options).expect("it picks");
+    assert_eq!(found.picks.len(), three.len());
+    assert!(found.picks.iter().all(|pick| three.contains(&pick.tool.name)));
 }
 
 /// A name as it is written, and one in a variant spelling.
@@ -222,9 +249,9 @@ fn cycle(
     group: &mut criterion::BenchmarkGroup<'_, criterion::measurement::WallTime>,
     id: BenchmarkId,
     engine: &Engine,
+    queries: &[Query],
     options: &PickOptions,
 ) {
-    let queries = queries();
     let mut next = queries.iter().cycle();
     group.bench_function(id, |bencher| {
         bencher.iter(|| next.next().map(|query| engine.pick(query, options)));

@@ -221,10 +221,10 @@ impl Access {
         self.execution_mode.as_deref().is_some_and(is_read_only)
     }
 
-    /// Returns every reason why `tool` may not be seen; none means that it may.
+    /// Returns every reason why `tool` may not be seen, wherever it comes from; none means that it may.
     ///
-    /// A tool without a cost costs nothing. An empty set of allowed sources allows all.
-    fn verdict(&self, tool: &Tool, sources: &SourceVerdict<'_>) -> Vec<IneligibleReason> {
+    /// A tool without a cost costs nothing.
+    fn verdict(&self, tool: &Tool) -> Vec<IneligibleReason> {
         let mut reasons = Vec::new();
         if tool.is_unsafe() && !self.allow_unsafe {
             reasons.push(IneligibleReason::Unsafe);
@@ -253,9 +253,6 @@ impl Access {
             && cost > left
         {
             reasons.push(IneligibleReason::Cost { cost, left });
-        }
-        if !sources.admits(tool.source.as_deref()) {
-            reasons.push(IneligibleReason::Source { source: tool.source.clone() });
         }
         reasons
     }
@@ -295,9 +292,16 @@ impl<'a> SourceVerdict<'a> {
         Self { allowed, denied: sources.restricted(&access.deny_sources) }
     }
 
-    fn admits(&self, source: Option<&str>) -> bool {
+    /// Returns `true` if it admits all sources.
+    fn admits_all(&self) -> bool {
+        self.allowed.is_none() && self.denied.is_empty()
+    }
+
+    /// Returns why a tool of this source may not be seen, if it may not. An empty set of allowed sources allows all.
+    fn reason(&self, source: Option<&str>) -> Option<IneligibleReason> {
         let among = |sources: &HashSet<&str>| source.is_some_and(|source| sources.contains(source));
-        !among(&self.denied) && self.allowed.as_ref().is_none_or(among)
+        let admits = !among(&self.denied) && self.allowed.as_ref().is_none_or(among);
+        (!admits).then(|| IneligibleReason::Source { source: source.map(str::to_owned) })
     }
 }
 
@@ -359,7 +363,8 @@ mod tests {
     fn codes(access: &Access, tool: &Tool) -> Vec<&'static str> {
         let catalog = Catalog::from_tools([tool.clone()]).expect("valid");
         let sources = SourceVerdict::new(access, &catalog);
-        access.verdict(tool, &sources).iter().map(IneligibleReason::code).collect()
+        let reasons = access.verdict(tool).into_iter().chain(sources.reason(tool.source.as_deref()));
+        reasons.map(|reason| reason.code()).collect()
     }
 
     #[test]

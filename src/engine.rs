@@ -282,8 +282,8 @@ impl Engine {
     /// [`PickError`] when the options are invalid, or a retriever that the mode needs fails.
     pub fn retriever_scores(&self, query: &Query, options: &PickOptions) -> Result<Vec<RetrieverScores>, PickError> {
         let request = Request::new(&self.index, query, options)?.with_examples(self.examples.as_deref());
-        let (_, signals) = signals::signals(&request, &mut Embeddings::default(), &mut Report::new())?;
-        Ok(signals.into_iter().map(RetrieverScores::from).collect())
+        let said = signals::signals(&request, &mut Embeddings::default(), &mut Report::new())?;
+        Ok(said.signals.into_iter().map(RetrieverScores::from).collect())
     }
 
     /// Picks on tokio's blocking pool, for asynchronous callers; otherwise as [`Engine::pick`].

@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use self::fits::{Calibration, Evidence, Fit};
 use crate::access::Eligibility;
 use crate::embed::{Embedder, ModelKind};
-use crate::ranking::{Candidate, ToolId, top_k};
+use crate::index::SourceScores;
+use crate::ranking::{Candidate, ToolId, largest, top_k, top_k_of};
 use crate::retrieve::Signal;
 use crate::sequences::{Gain, Gains, Popular};
 
@@ -132,6 +133,7 @@ pub struct RetrieverScores {
 
 impl From<(Retriever, Signal)> for RetrieverScores {
     fn from((retriever, Signal { scores, ceiling, sources, .. }): (Retriever, Signal)) -> Self {
+        let sources = sources.map(|sources| sources.by_tool().collect());
         Self { retriever, scores, ceiling, sources }
     }
 }
@@ -185,6 +187,8 @@ pub(crate) struct Fused {
     calibration: &'static Calibration,
     near: &'static Evidence,
     values: Vec<f32>,
+    /// What sources add to the values of their tools, where they tell something.
+    sources: Option<SourceScores>,
     /// What tools have gained by those in use and by being called often, and what their values were without.
     pub(crate) gains: BTreeMap<ToolId, Raised>,
     /// The best keyword score of an eligible tool.
@@ -203,7 +207,13 @@ impl Fused {
     /// Fuses what there is: any of the signals, each once.
     pub(crate) fn new(signals: Signals, method: Fusion, eligibility: &Eligibility) -> Self {
         let fit = Fit::of(&signals.iter().map(|(retriever, _)| *retriever).collect::<Vec<_>>());
-        let best_of = |signal: &Signal| eligibility.admitted().map(|tool| signal.of(tool)).fold(0.0, f32::max);
+        let best_of = |signal: &Signal| {
+            if eligibility.ineligible_count() == 0 {
+                return largest(&signal.scores).max(0.0);
+            }
+            let admitted = signal.scores.iter().zip(eligibility.flags());
+            admitted.fold(0.0, |best: f32, (&score, &admitted)| if admitted { best.max(score) } else { best })
+        };
         let keyword = signals.iter().find(|(retriever, _)| *retriever == Retriever::Keyword);
         let (best_keyword, ceiling) = keyword.map_or((0.0, 0.0), |(_, signal)| (best_of(signal), signal.ceiling));
         let parts: Vec<Part> = signals
@@ -215,14 +225,17 @@ impl Fused {
             })
             .collect();
         let mut values = vec![0.0; eligibility.tools()];
+        let mut sources: Option<SourceScores> = None;
         match method {
             Fusion::Weighted => {
-                for part in &parts {
-                    let mut add = |weight: f32, scores: &[f32]| {
-                        values.iter_mut().zip(scores).for_each(|(value, score)| *value += weight * score);
-                    };
-                    add(part.weight, &part.signal.scores);
-                    part.signal.sources.iter().for_each(|sources| add(part.source_weight, sources));
+                for Part { signal, weight, source_weight, .. } in &parts {
+                    values.iter_mut().zip(&signal.scores).for_each(|(value, score)| *value += weight * score);
+                    if let Some(scores) = &signal.sources {
+                        sources.get_or_insert_with(|| scores.silent()).add(*source_weight, scores);
+                    }
+                }
+                if let Some(sources) = &sources {
+                    sources.add_to(&mut values);
                 }
             }
             Fusion::Rrf { k } => {
@@ -235,10 +248,33 @@ impl Fused {
         let (near, offset, answerable, best) = (&fit.near, 0.0, 0.0, None);
         let gains = BTreeMap::new();
         let calibration = fit.calibration(parts.iter().any(|part| part.signal.sources.is_some()));
-        let mut fused =
-            Self { parts, method, calibration, near, values, gains, best_keyword, coverage, offset, answerable, best };
+        let mut fused = Self {
+            parts,
+            method,
+            calibration,
+            near,
+            values,
+            sources,
+            gains,
+            best_keyword,
+            coverage,
+            offset,
+            answerable,
+            best,
+        };
         fused.compare(eligibility);
         fused
+    }
+
+    /// Returns `false` if none of `others`, which are not eligible, would have the largest value if they were. That is to be
+    /// told at once where they do not change how signals are weighed; else they may.
+    pub(crate) fn may_be_beaten(&self, others: &[ToolId]) -> bool {
+        let best = self.best.map_or(f32::NEG_INFINITY, |best| self.own_value(best));
+        let keyword = self.signal(Retriever::Keyword);
+        self.method != Fusion::Weighted
+            || others.iter().any(|&tool| {
+                self.own_value(tool) >= best || keyword.is_some_and(|signal| signal.of(tool) > self.best_keyword)
+            })
     }
 
     /// Fuses the same signals for other eligible tools.
@@ -255,9 +291,11 @@ impl Fused {
         let pool = others.into_iter().filter_map(|(retriever, other)| {
             let own = &self.parts.iter().find(|part| part.retriever == retriever)?.signal;
             let scores = own.scores.iter().chain(&other.scores).copied().collect();
-            // Each of the others stands for itself.
-            let theirs = other.sources.as_ref().unwrap_or(&other.scores);
-            let sources = own.sources.as_ref().map(|own| own.iter().chain(theirs).copied().collect());
+            // Where sources tell nothing of the others, each of them stands for itself.
+            let sources = own.sources.as_ref().map(|own| match &other.sources {
+                Some(theirs) => own.with_lone(theirs.by_tool()),
+                None => own.with_lone(other.scores.iter().copied()),
+            });
             let ceiling = own.ceiling.max(other.ceiling);
             let signal =
                 Signal { scores, floor: other.floor, ceiling, context: other.context, sources, examples: None };
@@ -270,15 +308,15 @@ impl Fused {
         fused.values.drain(..tools);
         for part in &mut fused.parts {
             part.signal.scores.drain(..tools);
-            part.signal.sources.iter_mut().for_each(|sources| drop(sources.drain(..tools)));
+            part.signal.sources.iter_mut().for_each(|sources| sources.skip(tools));
         }
+        fused.sources.iter_mut().for_each(|sources| sources.skip(tools));
         fused
     }
 
     /// Works out what the best tool, and those that rival it, say of the request.
     fn compare(&mut self, eligibility: &Eligibility) {
-        let candidate = |tool: ToolId| Candidate { tool, score: self.value(tool) };
-        let top = top_k(eligibility.admitted().map(candidate), CROWD);
+        let top = top_k_of(&self.values, eligibility.flags(), CROWD);
         let best = top.first().copied();
         self.best = best.map(|best| best.tool);
         let best_value = best.map_or(0.0, |best| best.score);
@@ -296,7 +334,7 @@ impl Fused {
         let of_best = self.best.map_or(0.0, |best| {
             let of_part = |part: &Part| {
                 let weight = weights.signals.of(part.retriever) + self.coverage * weights.covered.of(part.retriever);
-                let of_source = part.signal.sources.as_ref().map_or(0.0, |sources| sources[best.index()]);
+                let of_source = part.signal.sources.as_ref().map_or(0.0, |sources| sources.of(best));
                 weight * part.signal.of(best) + weights.sources.of(part.retriever) * of_source
             };
             self.parts.iter().map(of_part).sum()
@@ -363,11 +401,14 @@ impl Fused {
         quick.into_iter().map(|retriever| (retriever, fit.weight(retriever, self.best_keyword))).collect()
     }
 
+    /// Returns the most that a source adds to the value of an eligible tool; negative infinity where sources tell nothing.
+    pub(crate) fn best_source(&self, eligibility: &Eligibility) -> f32 {
+        self.sources.as_ref().map_or(f32::NEG_INFINITY, |sources| sources.best(eligibility.flags()))
+    }
+
     /// Returns what the tool's source adds to its value, where sources tell something.
     pub(crate) fn of_source(&self, tool: ToolId) -> Option<f32> {
-        let parts = self.parts.iter().filter(|_| self.method == Fusion::Weighted);
-        let gains = parts.filter_map(|part| Some(part.source_weight * part.signal.sources.as_ref()?[tool.index()]));
-        gains.reduce(|sum, gain| sum + gain)
+        Some(self.sources.as_ref()?.of(tool))
     }
 
     /// Returns what the tool's examples add to its value.
@@ -390,16 +431,22 @@ impl Fused {
     fn matched(&self, tool: ToolId) -> bool {
         let weighted = self.method == Fusion::Weighted;
         self.parts.iter().any(|Part { signal, .. }| {
-            let of_source = signal.sources.as_ref().is_some_and(|sources| sources[tool.index()] > signal.floor);
+            let of_source = signal.sources.as_ref().is_some_and(|sources| sources.of(tool) > signal.floor);
             signal.of(tool) > signal.floor || weighted && of_source
         })
     }
 
-    /// Returns the eligible tools that any retriever matched, in registration order.
-    pub(crate) fn candidates<'a>(&'a self, eligibility: &'a Eligibility) -> impl Iterator<Item = Candidate> + 'a {
+    /// Returns `true` if the tool has at least this value, without what it has gained by those in use: a habit may put tools
+    /// in another order, and is not evidence that one is wanted at all.
+    pub(crate) fn reaches(&self, tool: ToolId, least: f32) -> bool {
+        self.value(tool) >= least && (self.gains.is_empty() || self.own_value(tool) >= least)
+    }
+
+    /// Returns the eligible tools that any retriever matched and that reach the value `least`, in registration order.
+    pub(crate) fn candidates(&self, eligibility: &Eligibility, least: f32) -> impl Iterator<Item = Candidate> {
         eligibility
             .admitted()
-            .filter(move |&tool| self.matched(tool))
+            .filter(move |&tool| self.reaches(tool, least) && self.matched(tool))
             .map(|tool| Candidate { tool, score: self.value(tool) })
     }
 
@@ -554,8 +601,10 @@ mod tests {
             let eligibility = Eligibility::only(&admitted, keyword.len());
             let signals = (signal(&keyword, 0.0, 12.0), signal(&semantic, f32::NEG_INFINITY, 1.0));
             let ranks = [naive_ranks(&keyword, &admitted, 0.0), naive_ranks(&semantic, &admitted, f32::NEG_INFINITY)];
+            prop_assert_eq!(&signals.0.ranks(&admitted, &eligibility), &ranks[0]);
+            prop_assert_eq!(&signals.1.ranks(&admitted, &eligibility), &ranks[1]);
             for (index, &tool) in admitted.iter().enumerate() {
-                prop_assert_eq!(signals.0.rank(tool, &eligibility), ranks[0][index]);
+                prop_assert_eq!(signals.0.ranks(&[tool], &eligibility), [ranks[0][index]]);
             }
             let signals = vec![(Retriever::Keyword, signals.0), (Retriever::Static, signals.1)];
             let fused = Fused::new(signals, Fusion::Rrf { k }, &eligibility);

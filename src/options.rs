@@ -104,6 +104,9 @@ pub struct PickOptions {
     #[serde(rename = "timeout_ms", with = "milliseconds")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
     pub timeout: Option<Duration>,
+    /// Whether it is told of each pick what speaks for it; it is, unless told otherwise. Without, tools are picked alike and in
+    /// less time: [`Pick::reason`](crate::Pick::reason) is empty, and the provenance says only who asked for the tool.
+    pub reasons: bool,
     /// Whether the outcome holds the evidence of every candidate considered.
     pub debug: bool,
     /// The retrievers; by default both, or keywords alone where the engine was built for keywords only.
@@ -150,6 +153,7 @@ impl Default for PickOptions {
             min_score: 0.05,
             access: Access::default(),
             timeout: None,
+            reasons: true,
             debug: false,
             mode: None,
             fusion: Fusion::default(),
@@ -300,6 +304,7 @@ mod tests {
                 ..Access::default()
             },
             timeout: Some(Duration::from_millis(250)),
+            reasons: false,
             debug: true,
             mode: Some(Mode::Hybrid),
             fusion: Fusion::Rrf { k: 10 },

@@ -52,7 +52,7 @@ pub(crate) fn top_k(candidates: impl Iterator<Item = Candidate>, k: usize) -> Ra
     // The worst of `k` that are known: what is no better is passed over.
     let mut bound: Option<Candidate> = None;
     for candidate in candidates {
-        if bound.is_none_or(|bound| candidate.better_first(&bound).is_lt()) {
+        if bound.is_none_or(|bound| candidate.score >= bound.score && candidate.better_first(&bound).is_lt()) {
             ranking.push(candidate);
         }
         if ranking.len() >= k.saturating_mul(2) {
@@ -63,6 +63,41 @@ pub(crate) fn top_k(candidates: impl Iterator<Item = Candidate>, k: usize) -> Ra
     ranking.sort_unstable_by(Candidate::better_first);
     ranking.truncate(k);
     ranking
+}
+
+/// How many values are looked at together.
+const CHUNK: usize = 16;
+
+/// Returns the best `k` in order of the tools that are admitted, each with its value: as [`top_k`], in a fraction of the time
+/// for a small `k`, as most chunks of values hold none that is large enough.
+pub(crate) fn top_k_of(values: &[f32], admitted: &[bool], k: usize) -> Ranking {
+    let mut ranking = Ranking::new();
+    let mut bound = f32::NEG_INFINITY;
+    for (chunk, (values, admitted)) in values.chunks(CHUNK).zip(admitted.chunks(CHUNK)).enumerate() {
+        if largest(values) < bound {
+            continue;
+        }
+        let found =
+            values.iter().zip(admitted).enumerate().filter(|(_, (value, admitted))| **admitted && **value >= bound);
+        let tool = |place| ToolId::from_index(chunk * CHUNK + place);
+        ranking.extend(found.map(|(place, (&score, _))| Candidate { tool: tool(place), score }));
+        if ranking.len() >= k.saturating_mul(2).max(CHUNK) {
+            ranking = top_k(ranking.into_iter(), k);
+            bound = ranking.last().map_or(f32::INFINITY, |worst| worst.score);
+        }
+    }
+    top_k(ranking.into_iter(), k)
+}
+
+/// Returns the largest of some values, each of which is a number; negative infinity where there is none.
+pub(crate) fn largest(values: &[f32]) -> f32 {
+    let larger = |a: f32, b: f32| if a > b { a } else { b };
+    let (chunks, rest) = values.as_chunks::<8>();
+    let mut most = [f32::NEG_INFINITY; 8];
+    for chunk in chunks {
+        most.iter_mut().zip(chunk).for_each(|(most, &value)| *most = larger(*most, value));
+    }
+    most.into_iter().chain(rest.iter().copied()).fold(f32::NEG_INFINITY, larger)
 }
 
 #[cfg(test)]
@@ -82,6 +117,18 @@ mod tests {
             naive.sort_by(|a, b| b.score.partial_cmp(&a.score).expect("finite"));
             naive.truncate(k);
             prop_assert_eq!(top_k(candidates.into_iter(), k), naive);
+        }
+
+        #[test]
+        fn the_best_of_many_values_are_those_of_all(
+            values in prop::collection::vec((-3i8..60, prop::bool::weighted(0.8)), 0..200), k in 0usize..20,
+        ) {
+            let (scores, admitted): (Vec<f32>, Vec<bool>) = values.iter().map(|&(s, a)| (f32::from(s), a)).unzip();
+            let candidates = scores.iter().enumerate().filter(|(place, _)| admitted[*place]);
+            let candidates = candidates.map(|(place, &score)| Candidate { tool: ToolId::from_index(place), score });
+            prop_assert_eq!(top_k_of(&scores, &admitted, k), top_k(candidates, k));
+            let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            prop_assert!(largest(&scores).total_cmp(&most).is_eq());
         }
     }
 }

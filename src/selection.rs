@@ -184,7 +184,8 @@ pub struct Pick {
     pub tool: Arc<Tool>,
     /// Relevance, 0..1. Picks that were reranked need not fall in score.
     pub score: f32,
-    /// One sentence that says why, and whether the tool's source is untrusted.
+    /// One sentence that says why, and whether the tool's source is untrusted; empty where no
+    /// [reasons](crate::PickOptions::reasons) were asked for.
     pub reason: String,
     /// Where the score comes from.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]

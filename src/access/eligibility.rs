@@ -8,26 +8,35 @@ use crate::catalog::{Catalog, ThreatLevel};
 use crate::names::NameTable;
 use crate::ranking::ToolId;
 
-/// The tools of a catalog grouped by equal policy.
+/// The tools of a catalog grouped by equal policy and source.
 #[derive(Debug)]
 pub(crate) struct PolicyTable {
     /// Group of each tool.
     group: Arc<[u32]>,
-    /// A tool of each group, which stands for it, and the group's size.
-    groups: Vec<(ToolId, usize)>,
+    groups: Vec<Group>,
+    /// A tool of each policy, which stands for it.
+    policies: Vec<ToolId>,
     sources: usize,
+}
+
+/// Tools of one policy and one source.
+#[derive(Debug)]
+struct Group {
+    /// A tool that stands for it.
+    tool: ToolId,
+    policy: usize,
+    size: usize,
 }
 
 impl PolicyTable {
     pub(crate) fn new(catalog: &Catalog) -> Self {
-        let mut numbers = HashMap::new();
-        let mut groups: Vec<(ToolId, usize)> = Vec::new();
+        let (mut numbers, mut policy_numbers) = (HashMap::new(), HashMap::new());
+        let (mut groups, mut policies): (Vec<Group>, Vec<ToolId>) = (Vec::new(), Vec::new());
         let mut sources = BTreeSet::new();
         let mut group = Vec::with_capacity(catalog.len());
         for (id, tool) in catalog.ids().zip(catalog.tools()) {
             sources.insert(&tool.source);
             let policy = (
-                &tool.source,
                 tool.is_unsafe(),
                 threat_level(tool).map(ThreatLevel::name),
                 &tool.allowed_roles,
@@ -36,14 +45,18 @@ impl PolicyTable {
                 &tool.capabilities,
                 tool.cost.map(f64::to_bits),
             );
-            let number = *numbers.entry(policy).or_insert_with(|| {
-                groups.push((id, 0));
+            let policy = *policy_numbers.entry(policy).or_insert_with(|| {
+                policies.push(id);
+                policies.len() - 1
+            });
+            let number = *numbers.entry((policy, &tool.source)).or_insert_with(|| {
+                groups.push(Group { tool: id, policy, size: 0 });
                 groups.len() - 1
             });
-            groups[number].1 += 1;
+            groups[number].size += 1;
             group.push(u32::try_from(number).expect("no more groups than tools"));
         }
-        Self { group: group.into(), groups, sources: sources.len() }
+        Self { group: group.into(), groups, policies, sources: sources.len() }
     }
 
     /// Returns the number of different sources.
@@ -63,16 +76,25 @@ impl PolicyTable {
         }
         let by_tool = access.by_tool(names)?;
         let sources = SourceVerdict::new(access, catalog);
-        let verdicts: Vec<Vec<IneligibleReason>> =
-            self.groups.iter().map(|(tool, _)| access.verdict(catalog.tool(*tool), &sources)).collect();
-        let mut admitted: Vec<bool> = self.group.iter().map(|&group| verdicts[group as usize].is_empty()).collect();
+        let by_policy: Vec<Vec<IneligibleReason>> =
+            self.policies.iter().map(|tool| access.verdict(catalog.tool(*tool))).collect();
+        let of_source = |tool: ToolId| sources.reason(catalog.tool(tool).source.as_deref());
+        let of_source = |tool| if sources.admits_all() { None } else { of_source(tool) };
+        let verdict = |group: &Group| by_policy[group.policy].iter().cloned().chain(of_source(group.tool)).collect();
+        let verdicts: Vec<Vec<IneligibleReason>> = self.groups.iter().map(verdict).collect();
+        let mut admitted: Vec<bool> = if verdicts.iter().all(Vec::is_empty) {
+            vec![true; self.group.len()]
+        } else {
+            let admits: Vec<bool> = verdicts.iter().map(Vec::is_empty).collect();
+            self.group.iter().map(|&group| admits[group as usize]).collect()
+        };
         let mut counts = BTreeMap::new();
         let mut count = |reasons: &[IneligibleReason], tools: usize| {
             for reason in reasons {
                 *counts.entry(reason.code()).or_insert(0) += tools;
             }
         };
-        for ((_, size), reasons) in self.groups.iter().zip(&verdicts) {
+        for (Group { size, .. }, reasons) in self.groups.iter().zip(&verdicts) {
             count(reasons, *size);
         }
         for (tool, reasons) in &by_tool {

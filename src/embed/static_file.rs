@@ -43,18 +43,26 @@ pub(super) struct Parts<'a> {
     pub(super) rows: &'a [u8],
     /// One of each piece.
     pub(super) leans: Vec<Lean>,
-    /// The pieces in the order of their rows.
-    pub(super) pieces: Vec<&'a str>,
+    /// The pieces in the order of their rows, separated by line feeds: those of English, and those of other languages.
+    pub(super) pieces: [&'a str; 2],
     pub(super) digest: &'a [u8],
 }
 
 impl<'a> Parts<'a> {
     /// Takes a file apart; its digest and its lengths fit.
     pub(super) fn of(bytes: &'a [u8]) -> Result<Self, String> {
+        let sound = |body: &[u8], digest: &[u8]| Sha256::digest(body).as_slice() == digest;
+        if !bytes.split_last_chunk::<DIGEST_BYTES>().is_some_and(|(body, digest)| sound(body, digest)) {
+            return Err(DAMAGED.to_owned());
+        }
+        Self::of_program(bytes)
+    }
+
+    /// Takes a file apart whose digest need not be worked out, because it is part of the program.
+    pub(super) fn of_program(bytes: &'a [u8]) -> Result<Self, String> {
         let found = bytes.split_at_checked(bytes.len().saturating_sub(DIGEST_BYTES));
         let header = |body: &[u8]| body.first_chunk::<HEADER_BYTES>().is_some_and(|header| header.starts_with(MAGIC));
-        let sound = |&(body, digest): &(&[u8], &[u8])| header(body) && Sha256::digest(body).as_slice() == digest;
-        let (body, digest) = found.filter(sound).ok_or(DAMAGED)?;
+        let (body, digest) = found.filter(|(body, _)| header(body)).ok_or(DAMAGED)?;
         let numbers = &body[MAGIC.len()..HEADER_BYTES];
         let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| numbers[4 * at + byte]));
         if number(0) != VERSION {
@@ -73,11 +81,27 @@ impl<'a> Parts<'a> {
         let (rows, rest) = rest.split_at_checked(count.checked_mul(dimensions)?)?;
         let (leans, words) = rest.split_at_checked(pieces)?;
         let words = std::str::from_utf8(words).ok().filter(|words| words.len() == vocabulary)?;
-        let names: Vec<&str> = words.split('\n').collect();
+        let names = if words.is_empty() { 0 } else { 1 + words.bytes().filter(|&byte| byte == b'\n').count() };
         let leans = leans.iter().map(|&lean| Lean::of(lean)).collect::<Option<Vec<Lean>>>()?;
-        let sound = names.len() == pieces && scales.iter().all(|scale| scale.is_finite());
-        sound.then_some(Self { dimensions, english, second, scales, rows, leans, pieces: names, digest })
+        let sound = names == pieces && scales.iter().all(|scale| scale.is_finite());
+        sound.then_some(Self {
+            dimensions,
+            english,
+            second,
+            scales,
+            rows,
+            leans,
+            pieces: split(words, english),
+            digest,
+        })
     }
+}
+
+/// Splits lines into the first few and the others.
+fn split(lines: &str, first: usize) -> [&str; 2] {
+    let Some(last) = first.checked_sub(1) else { return ["", lines] };
+    let end = lines.bytes().enumerate().filter(|&(_, byte)| byte == b'\n').nth(last);
+    end.map_or([lines, ""], |(end, _)| [&lines[..end], &lines[end + 1..]])
 }
 
 #[cfg(test)]

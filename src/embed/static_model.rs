@@ -86,33 +86,32 @@ impl StaticEmbedder {
         let read = || {
             let bytes = fs::read(path).map_err(|error| error.to_string())?;
             let parts = Parts::of(&bytes)?;
-            Self::new(&parts, |piece| Cow::Owned(piece.to_owned()), Cow::Owned(parts.rows.to_vec()))
+            Self::new(&parts, |pieces| Cow::Owned(pieces.to_owned()), Cow::Owned(parts.rows.to_vec()))
         };
         read().map_err(|reason: String| EmbedError::Load { name: path.display().to_string(), reason })
     }
 
     fn read(bytes: &'static [u8]) -> Result<Self, String> {
-        let parts = Parts::of(bytes)?;
+        let parts = Parts::of_program(bytes)?;
         Self::new(&parts, Cow::Borrowed, Cow::Borrowed(parts.rows))
     }
 
     fn new<'a>(
         parts: &Parts<'a>,
-        piece: impl Fn(&'a str) -> Cow<'static, str>,
+        text: impl Fn(&'a str) -> Cow<'static, str>,
         rows: Cow<'static, [u8]>,
     ) -> Result<Self, String> {
-        let (english, others) = parts.pieces.split_at(parts.english);
-        let pieces = |pieces: &[&'a str], first| {
-            let found = WordPieces::new(pieces.iter().map(|name| piece(name)), first);
-            if found.len() == pieces.len() { Ok(found) } else { Err(DAMAGED.to_owned()) }
+        let [english, others] = parts.pieces;
+        let pieces = |pieces: &'a str, first, count| {
+            WordPieces::new(text(pieces), first).filter(|found| found.len() == count).ok_or(DAMAGED)
         };
         let hex: String = parts.digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         Ok(Self {
             identity: format!("static:{hex}"),
             dimensions: parts.dimensions,
-            english: pieces(english, 0)?,
+            english: pieces(english, 0, parts.english)?,
             english_pieces: parts.english,
-            others: pieces(others, parts.english)?,
+            others: pieces(others, parts.english, parts.leans.len() - parts.english)?,
             second: parts.second,
             leans: parts.leans.clone(),
             scales: parts.scales.clone(),
@@ -398,15 +397,14 @@ mod tests {
     #[test]
     fn pieces_and_vectors_are_those_of_the_training() {
         let model = StaticEmbedder::shared().expect("the model is valid");
-        let mut names = model.english.names();
-        names.extend(model.others.names());
+        let names: Vec<&str> = model.english.names().chain(model.others.names()).collect();
         let references: Vec<Reference> =
             serde_json::from_str(include_str!("../../models/static/reference.json")).expect("it is valid");
         assert!(references.len() >= 20);
         assert!(references.iter().any(|reference| reference.request != reference.tool));
         for Reference { text, pieces, request, tool } in references {
             let (_, found) = model.words_and_pieces(&text);
-            let found: Vec<&str> = found.iter().map(|(_, piece)| names[piece].as_str()).collect();
+            let found: Vec<&str> = found.iter().map(|&(_, piece)| names[piece as usize]).collect();
             assert_eq!(found, pieces, "{text}");
             for (role, vector) in [(Role::Query, request), (Role::Document, tool)] {
                 let own = model.vector(role, &text);

@@ -121,7 +121,8 @@ impl TunedEmbedder {
 
     fn new(model: Model, identity: String) -> Result<Self, String> {
         let vocabulary = model.metadata().get("vocabulary").ok_or_else(|| other("it has no vocabulary"))?;
-        let pieces = WordPieces::new(vocabulary.split('\n').map(|piece| Cow::Owned(piece.to_owned())), 0);
+        let pieces = WordPieces::new(Cow::Owned(vocabulary.to_owned()), 0)
+            .ok_or_else(|| other("its vocabulary is too large"))?;
         let count = i32::try_from(vocabulary.split('\n').count()).map_err(|_| other("its vocabulary is too large"))?;
         let number = |piece: &str| {
             let number = pieces.number(piece).and_then(|number| i32::try_from(number).ok());

@@ -4,9 +4,10 @@
 //! Scripts that put no blanks between words have pieces that stand anywhere in a run of their letters.
 
 use std::borrow::Cow;
+use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 
-use foldhash::HashMap;
+use foldhash::fast::FixedState;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::canonical_combining_class;
 use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
@@ -17,37 +18,109 @@ const MAX_WORD_CHARS: usize = 100;
 const CONTINUATION: &str = "##";
 
 /// A vocabulary of word pieces, numbered in their order.
+///
+/// A program that is asked once reads its vocabularies once, so reading is what must be quick: the pieces stay in the text
+/// that lists them, and a table of their hashes finds them there.
 #[derive(Default)]
 pub(super) struct WordPieces {
-    starts: HashMap<Cow<'static, str>, u32>,
-    continuations: HashMap<Cow<'static, str>, u32>,
+    /// The pieces, separated by line feeds.
+    text: Cow<'static, str>,
+    /// Where each begins, and where one more would.
+    starts: Vec<u32>,
+    /// The number of the first.
+    first: u32,
+    /// A hash table of a power of two of slots, at least half of them [`FREE`]: the lower half of a piece's hash, and its place
+    /// among the pieces. A piece stands in the first free slot from that of its hash on.
+    slots: Vec<(u32, u32)>,
+    distinct: usize,
     /// The longest piece, in bytes.
     longest: usize,
 }
 
+/// Where in a word a piece stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    /// It is a whole word or begins one, or stands for something else, such as `[CLS]`.
+    First,
+    /// It goes on a word, which its mark says.
+    Later,
+}
+
+/// A slot without a piece.
+const FREE: (u32, u32) = (0, u32::MAX);
+
 impl WordPieces {
-    /// Collects pieces that are numbered from `first`.
-    pub(super) fn new(pieces: impl Iterator<Item = Cow<'static, str>>, first: usize) -> Self {
-        let mut vocabulary = Self::default();
-        let first = u32::try_from(first).unwrap_or(u32::MAX);
-        for (number, piece) in (first..).zip(pieces) {
-            vocabulary.longest = vocabulary.longest.max(piece.len());
-            match piece.strip_prefix(CONTINUATION) {
-                Some("") | None => vocabulary.starts.insert(piece, number),
-                Some(_) => vocabulary.continuations.insert(without_mark(piece), number),
-            };
+    /// Reads pieces that are separated by line feeds and numbered from `first`; an empty text has none. Of equal ones the
+    /// last counts. `None` where they are 4 GiB or more.
+    pub(super) fn new(text: Cow<'static, str>, first: usize) -> Option<Self> {
+        let behind = u32::try_from(text.len()).ok()?.checked_add(1)?;
+        let mut starts = Vec::with_capacity(text.len() / 8);
+        if !text.is_empty() {
+            starts.push(0);
+            starts.extend((1..).zip(text.bytes()).filter_map(|(next, byte)| (byte == b'\n').then_some(next)));
         }
-        vocabulary
+        starts.push(behind);
+        let pieces = starts.len() - 1;
+        let slots = vec![FREE; (2 * pieces).next_power_of_two()];
+        let first = u32::try_from(first).ok()?;
+        let mut vocabulary = Self { text, starts, first, slots, distinct: 0, longest: 0 };
+        for place in 0..u32::try_from(pieces).ok()? {
+            let (piece, stands) = vocabulary.piece(place);
+            let hash = hash(piece, stands);
+            let (length, (slot, known)) = (piece.len(), vocabulary.slot(piece, stands, hash));
+            vocabulary.longest = vocabulary.longest.max(length);
+            vocabulary.distinct += usize::from(known.is_none());
+            vocabulary.slots[slot] = (lower(hash), place);
+        }
+        Some(vocabulary)
+    }
+
+    /// Returns the piece at a place among all, without its mark.
+    fn piece(&self, place: u32) -> (&str, Stands) {
+        let [start, end] = [0, 1].map(|one| self.starts[place as usize + one] as usize);
+        let piece = &self.text[start..end - 1];
+        match piece.strip_prefix(CONTINUATION) {
+            Some("") | None => (piece, Stands::First),
+            Some(piece) => (piece, Stands::Later),
+        }
+    }
+
+    /// Returns the slot of a piece, and its place among all; where it is none, the slot that it would have.
+    fn slot(&self, piece: &str, stands: Stands, hash: u64) -> (usize, Option<u32>) {
+        let mask = self.slots.len() - 1;
+        let mut slot = (hash >> 32) as u32 as usize & mask;
+        loop {
+            match self.slots[slot] {
+                FREE => return (slot, None),
+                (lower_half, place) if lower_half == lower(hash) && self.piece(place) == (piece, stands) => {
+                    return (slot, Some(place));
+                }
+                _ => slot = (slot + 1) & mask,
+            }
+        }
+    }
+
+    fn find(&self, piece: &str, stands: Stands) -> Option<u32> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        self.slot(piece, stands, hash(piece, stands)).1.map(|place| self.first + place)
+    }
+
+    /// Returns the pieces in order, with their marks.
+    #[cfg(test)]
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.text.split('\n')
     }
 
     /// Returns the number of distinct pieces.
     pub(super) fn len(&self) -> usize {
-        self.starts.len() + self.continuations.len()
+        self.distinct
     }
 
     /// Returns the number of a piece that is a whole word or begins one, or stands for something else, such as `[CLS]`.
     pub(super) fn number(&self, piece: &str) -> Option<u32> {
-        self.starts.get(piece).copied()
+        self.find(piece, Stands::First)
     }
 
     /// Returns the pieces of `text`; a character that no piece begins with is passed over.
@@ -65,8 +138,8 @@ impl WordPieces {
         }
         let mut at = 0;
         while at < word.len() {
-            let known = if at == 0 { &self.starts } else { &self.continuations };
-            match self.longest_of(known, word, at) {
+            let stands = if at == 0 { Stands::First } else { Stands::Later };
+            match self.longest_of(stands, word, at) {
                 Some((end, piece)) => {
                     each(piece);
                     at = end;
@@ -85,8 +158,8 @@ impl WordPieces {
         }
         let (mut at, mut pieces) = (0, Vec::new());
         while at < word.len() {
-            let known = if at == 0 || is_run { &self.starts } else { &self.continuations };
-            match self.longest_of(known, word, at) {
+            let stands = if at == 0 || is_run { Stands::First } else { Stands::Later };
+            match self.longest_of(stands, word, at) {
                 Some((end, piece)) => {
                     pieces.push(piece);
                     at = end;
@@ -98,18 +171,23 @@ impl WordPieces {
         (!pieces.is_empty()).then_some(pieces)
     }
 
-    /// Returns the longest piece of some that stands at a place of a word, with where it ends.
-    fn longest_of(&self, known: &HashMap<Cow<'static, str>, u32>, word: &str, at: usize) -> Option<(usize, u32)> {
+    /// Returns the longest piece that stands at a place of a word, with where it ends.
+    fn longest_of(&self, stands: Stands, word: &str, at: usize) -> Option<(usize, u32)> {
         let longest = word.floor_char_boundary(at + self.longest);
         let mut ends = (at + 1..=longest).rev().filter(|&end| word.is_char_boundary(end));
-        ends.find_map(|end| known.get(&word[at..end]).map(|&piece| (end, piece)))
+        ends.find_map(|end| self.find(&word[at..end], stands).map(|piece| (end, piece)))
     }
+}
 
-    #[cfg(test)]
-    pub(super) fn names(&self) -> HashMap<u32, String> {
-        let starts = self.starts.iter().map(|(piece, number)| (*number, piece.to_string()));
-        starts.chain(self.continuations.iter().map(|(piece, number)| (*number, format!("##{piece}")))).collect()
-    }
+/// The same in every process: what is looked up was chosen before anything was asked.
+fn hash(piece: &str, stands: Stands) -> u64 {
+    let mut hasher = FixedState::with_seed(u64::from(stands == Stands::Later)).build_hasher();
+    hasher.write(piece.as_bytes());
+    hasher.finish()
+}
+
+fn lower(hash: u64) -> u32 {
+    (hash & 0xffff_ffff) as u32
 }
 
 fn is_too_long(word: &str) -> bool {
@@ -123,13 +201,6 @@ pub(super) enum Ideographs {
     Apart,
     /// A run of them is a word.
     Together,
-}
-
-fn without_mark(piece: Cow<'static, str>) -> Cow<'static, str> {
-    match piece {
-        Cow::Borrowed(piece) => Cow::Borrowed(&piece[CONTINUATION.len()..]),
-        Cow::Owned(piece) => Cow::Owned(piece[CONTINUATION.len()..].to_owned()),
-    }
 }
 
 /// Cuts a text as BERT's basic tokenizer does: lower case, no accents, every punctuation mark a word of its own, and every
@@ -299,7 +370,7 @@ mod tests {
 
     #[test]
     fn pieces_know_where_their_word_stands() {
-        let vocabulary = WordPieces::new(PIECES.into_iter().map(Cow::Borrowed), 0);
+        let vocabulary = vocabulary(&PIECES, 0);
         let text = "Read_Filesüb, UBER u\u{308}ber 查";
         let mut found = Vec::new();
         each_word(text, Ideographs::Apart, |word, range| {
@@ -313,10 +384,12 @@ mod tests {
         "[",
     ];
 
+    fn vocabulary(pieces: &[&str], first: usize) -> WordPieces {
+        WordPieces::new(Cow::Owned(pieces.join("\n")), first).expect("they are few")
+    }
+
     fn cut(text: &str) -> Vec<String> {
-        let vocabulary = WordPieces::new(PIECES.into_iter().map(Cow::Borrowed), 0);
-        let names = vocabulary.names();
-        vocabulary.cut(text).iter().map(|piece| names[piece].clone()).collect()
+        vocabulary(&PIECES, 0).cut(text).iter().map(|&piece| PIECES[piece as usize].to_owned()).collect()
     }
 
     #[test]
@@ -338,7 +411,7 @@ mod tests {
     #[test]
     fn words_are_covered_or_not() {
         let pieces = ["read", "##er", "查询", "文件", "メール"];
-        let vocabulary = WordPieces::new(pieces.into_iter().map(Cow::Borrowed), 10);
+        let vocabulary = vocabulary(&pieces, 10);
         assert_eq!(vocabulary.covering("reader"), Some(vec![10, 11]));
         assert_eq!(vocabulary.covering("readers"), None, "the last letter is in no piece");
         assert_eq!(vocabulary.covering("把文件查询"), Some(vec![13, 12]), "any piece stands anywhere in a run");
@@ -362,15 +435,14 @@ mod tests {
         assert!(!cut("[CLS] [UNK]").iter().any(|piece| piece == "[CLS]" || piece == "[UNK]"));
         #[cfg(feature = "tuned")]
         {
-            let vocabulary = WordPieces::new(PIECES.into_iter().map(Cow::Borrowed), 0);
+            let vocabulary = vocabulary(&PIECES, 0);
             assert_eq!((vocabulary.number("[CLS]"), vocabulary.number("[SEP]")), (Some(1), None));
         }
     }
 
     #[test]
     fn pieces_are_counted_once() {
-        let vocabulary =
-            WordPieces::new(["a", "##a", "a", ""].into_iter().map(|piece| Cow::Owned(piece.to_owned())), 0);
+        let vocabulary = vocabulary(&["a", "##a", "a", ""], 0);
         assert_eq!(vocabulary.len(), 3);
         assert_eq!(vocabulary.cut("aa").len(), 2);
     }

@@ -18,11 +18,14 @@ pub(super) fn blocked_match(request: &Request<'_>, ranked: &Ranked) -> Option<Bl
         TellBlocked::ExceptRoles => !eligibility.has_reason(tool, is_role),
         TellBlocked::Always => true,
     };
+    if eligibility.ineligible_count() == 0 {
+        return None;
+    }
     // A copy of what is trusted is ranked in no case.
     let copies = index.copies.among(|_| true);
     let blocked = eligibility.ineligible().filter(|&tool| may_tell(tool) && !copies.contains_key(&tool));
     let blocked: Vec<ToolId> = blocked.collect();
-    if blocked.is_empty() {
+    if blocked.is_empty() || !fused.may_be_beaten(&blocked) {
         return None;
     }
     let all: Vec<ToolId> = request.rankable().admitted().chain(blocked).collect();

@@ -111,14 +111,12 @@ pub(super) fn twins<'a>(request: &Request<'a>) -> Option<&'a Twins> {
 
 /// The tools that score enough, and those that stay, whether or not anything ranked them.
 fn above(request: &Request<'_>, ranked: &Ranked, staying: &BTreeSet<ToolId>) -> Vec<Candidate> {
-    let least = ranked.value_at(request.options.min_score);
-    let mut candidates: Vec<Candidate> = ranked
-        .candidates(request.rankable())
-        .filter(|&candidate| ranked.reaches(candidate, least) || staying.contains(&candidate.tool))
-        .collect();
-    let found: BTreeSet<ToolId> =
-        candidates.iter().map(|candidate| candidate.tool).filter(|tool| staying.contains(tool)).collect();
-    candidates.extend(staying.difference(&found).map(|&tool| ranked.candidate(tool)));
+    let mut candidates = ranked.reaching(request.rankable(), ranked.value_at(request.options.min_score));
+    if !staying.is_empty() {
+        let mut others = staying.clone();
+        others.retain(|&tool| candidates.iter().all(|candidate| candidate.tool != tool));
+        candidates.extend(others.into_iter().map(|tool| ranked.candidate(tool)));
+    }
     candidates
 }
 

@@ -18,7 +18,7 @@ use super::parts::Part;
 use super::ranked::{Custom, Ranked};
 use super::request::Request;
 use super::rerank::Reranked;
-use crate::access::MAX_LISTED_INELIGIBLE;
+use crate::access::{Eligibility, MAX_LISTED_INELIGIBLE};
 use crate::examples::Counting;
 use crate::excerpt::one_line;
 use crate::fuse::{Fused, Fusion, Part as Summand, Raised, Retriever};
@@ -52,26 +52,65 @@ pub(super) struct Explainer<'a> {
     words: Option<(&'a Vectors, RequestWords<'a>)>,
     /// The most that a source adds to the value of an eligible tool.
     best_source: f32,
+    /// The places of the picks.
+    ranks: Ranks,
+    /// The places of the picks for the part that each is picked for.
+    part_ranks: Vec<Ranks>,
+}
+
+/// The places of some tools by each summand of a ranking: found at once, as each takes a look at every tool.
+#[derive(Default)]
+struct Ranks(Vec<Vec<(ToolId, Option<usize>)>>);
+
+impl Ranks {
+    fn new(fused: &Fused, tools: &[ToolId], eligibility: &Eligibility) -> Self {
+        if tools.is_empty() {
+            return Self::default();
+        }
+        let of_part = |part: &Summand| tools.iter().copied().zip(part.signal.ranks(tools, eligibility)).collect();
+        Self(fused.parts.iter().map(of_part).collect())
+    }
+
+    /// Returns the place of a tool by a summand, where it is known.
+    fn of(&self, summand: usize, tool: ToolId) -> Option<Option<usize>> {
+        self.0.get(summand)?.iter().find(|(known, _)| *known == tool).map(|&(_, rank)| rank)
+    }
 }
 
 impl<'a> Explainer<'a> {
     pub(super) fn new(request: &'a Request<'a>, ranked: &'a Ranked, decisions: &'a [Decision]) -> Self {
-        let words = match ranked {
-            Ranked::Fused { fused, .. } => words(request.index, fused, request.query.wanted()),
-            _ => None,
+        let mut why = Self {
+            request,
+            ranked,
+            reranked: None,
+            decisions,
+            stands_in: false,
+            parts: &[],
+            words: None,
+            best_source: f32::NEG_INFINITY,
+            ranks: Ranks::default(),
+            part_ranks: Vec::new(),
         };
-        let best_source = match ranked {
-            Ranked::Fused { fused, .. } => {
-                request.rankable().admitted().filter_map(|tool| fused.of_source(tool)).fold(f32::NEG_INFINITY, f32::max)
-            }
-            _ => f32::NEG_INFINITY,
-        };
-        Self { request, ranked, reranked: None, decisions, stands_in: false, parts: &[], words, best_source }
+        if let (Ranked::Fused { fused, .. }, true) = (ranked, request.options.reasons) {
+            why.words = words(request.index, fused, request.query.wanted());
+            why.best_source = fused.best_source(request.rankable());
+            let picked: Vec<ToolId> = picks(decisions).map(|(tool, _)| tool).collect();
+            why.ranks = Ranks::new(fused, &picked, request.rankable());
+        }
+        why
     }
 
     /// Explains picks for parts of the request too.
     pub(super) fn parts(self, parts: &'a [Part<'a>]) -> Self {
-        Self { parts, ..self }
+        if !self.request.options.reasons {
+            return self;
+        }
+        let covering = |part: usize| picks(self.decisions).filter(move |(_, picked)| picked.covers == Some(part));
+        let part_ranks = parts.iter().enumerate().map(|(number, part)| {
+            let tools: Vec<ToolId> = covering(number).map(|(tool, _)| tool).collect();
+            Ranks::new(&part.fused, &tools, self.request.rankable())
+        });
+        Self { part_ranks: part_ranks.collect(), parts, ..self }
     }
 
     /// Says of what a model finds whether that stands in for another that failed.
@@ -87,19 +126,24 @@ impl<'a> Explainer<'a> {
     /// Returns the picked tools with their reasons, and after them those beside the picks.
     pub(super) fn picks(&self) -> Vec<Pick> {
         let reranker = self.reranked.map(|reranked| reranked.report.reranker.as_str());
+        let reasons = self.request.options.reasons;
         let picks = picks(self.decisions).map(|(tool, picked)| {
             let mut provenance = self.provenance(tool);
             let requires = |(refused, how): (ToolId, &Refused)| how.by.contains(&tool).then(|| self.id(refused));
             provenance.requires_ineligible =
                 self.decisions.iter().filter_map(Decision::refused).filter_map(requires).collect();
             provenance.required_by = picked.required_by.iter().map(|&tool| self.id(tool)).collect();
-            provenance.covers = picked.covers.map(|part| self.cover_evidence(&self.parts[part], tool));
+            provenance.covers = picked.covers.filter(|_| reasons).map(|part| self.cover_evidence(part, tool));
             let twins = self.decisions.iter().filter(|decision| decision.fate == Fate::SameAs(tool));
             let definition = self.request.index.catalog.tool(tool);
             Pick {
                 tool: Arc::clone(definition),
                 score: self.ranked.score(tool),
-                reason: reason(self.ranked, (tool, definition), &self.request.options.access, &provenance, reranker),
+                reason: if reasons {
+                    reason(self.ranked, (tool, definition), &self.request.options.access, &provenance, reranker)
+                } else {
+                    String::new()
+                },
                 provenance,
                 same_as: twins.map(|twin| self.id(twin.tool)).collect(),
                 definition: picked.shown.map(|(detail, tokens)| Definition { detail, tokens }),
@@ -213,18 +257,20 @@ impl<'a> Explainer<'a> {
             details: None,
         };
         match self.ranked {
+            _ if !self.request.options.reasons => {}
             Ranked::Registration { .. } => {}
             Ranked::Custom(Custom { scores, .. }) => {
                 provenance.details = scores.get(&tool).and_then(|score| score.details.clone());
             }
             Ranked::Fused { terms, fused, .. } => {
-                for part in &fused.parts {
+                for (number, part) in fused.parts.iter().enumerate() {
+                    let rank = self.rank(part, self.ranks.of(number, tool), tool);
                     match vectors(self.request.index, part.retriever) {
                         Some(vectors) => {
                             let words = self.words.as_ref();
-                            provenance.semantic.push(self.semantic_evidence(part, vectors, words, tool));
+                            provenance.semantic.push(self.semantic_evidence((part, rank), vectors, words, tool));
                         }
-                        None => provenance.keyword = Some(self.keyword_evidence(part, terms, tool)),
+                        None => provenance.keyword = Some(self.keyword_evidence((part, rank), terms, tool)),
                     }
                 }
                 provenance.fusion = Some(FusionEvidence {
@@ -268,8 +314,8 @@ impl<'a> Explainer<'a> {
     }
 
     /// What the retrievers say of the tool for a part of the request alone.
-    fn cover_evidence(&self, part: &Part<'_>, tool: ToolId) -> CoverEvidence {
-        let Part { text, terms, fused } = part;
+    fn cover_evidence(&self, part: usize, tool: ToolId) -> CoverEvidence {
+        let (Part { text, terms, fused }, ranks) = (&self.parts[part], &self.part_ranks[part]);
         let words = words(self.request.index, fused, text);
         let mut evidence = CoverEvidence {
             part: (*text).to_owned(),
@@ -279,27 +325,33 @@ impl<'a> Explainer<'a> {
             examples: None,
         };
         evidence.examples = self.example_evidence(fused, tool);
-        for part in &fused.parts {
+        for (number, part) in fused.parts.iter().enumerate() {
+            let rank = self.rank(part, ranks.of(number, tool), tool);
             match vectors(self.request.index, part.retriever) {
                 Some(vectors) => {
-                    evidence.semantic = Some(self.semantic_evidence(part, vectors, words.as_ref(), tool));
+                    evidence.semantic = Some(self.semantic_evidence((part, rank), vectors, words.as_ref(), tool));
                 }
-                None => evidence.keyword = Some(self.keyword_evidence(part, terms, tool)),
+                None => evidence.keyword = Some(self.keyword_evidence((part, rank), terms, tool)),
             }
         }
         evidence
     }
 
+    /// Returns the place of a tool by a summand: the `known` one, else it is found.
+    fn rank(&self, part: &Summand, known: Option<Option<usize>>, tool: ToolId) -> Option<usize> {
+        known.unwrap_or_else(|| part.signal.ranks(&[tool], self.request.rankable())[0])
+    }
+
     fn semantic_evidence(
         &self,
-        part: &Summand,
+        (part, rank): (&Summand, Option<usize>),
         vectors: &Vectors,
         words: Option<&(&Vectors, RequestWords<'_>)>,
         tool: ToolId,
     ) -> SemanticEvidence {
         let words = words.filter(|(told, _)| std::ptr::eq(*told, vectors));
         SemanticEvidence {
-            rank: part.signal.rank(tool, self.request.rankable()),
+            rank,
             score: part.signal.of(tool),
             context: part.signal.of_context(tool),
             examples: part.signal.of_examples(tool),
@@ -324,7 +376,12 @@ impl<'a> Explainer<'a> {
         parts.collect()
     }
 
-    fn keyword_evidence(&self, part: &Summand, terms: &[FoundTerm], tool: ToolId) -> KeywordEvidence {
+    fn keyword_evidence(
+        &self,
+        (part, rank): (&Summand, Option<usize>),
+        terms: &[FoundTerm],
+        tool: ToolId,
+    ) -> KeywordEvidence {
         let mut by_sentence = [0.0; MAX_SENTENCES];
         let mut matches = Vec::new();
         for FoundTerm { query, indexed } in terms {
@@ -349,7 +406,7 @@ impl<'a> Explainer<'a> {
             }
         });
         KeywordEvidence {
-            rank: part.signal.rank(tool, self.request.rankable()),
+            rank,
             score: part.signal.of(tool),
             context: part.signal.of_context(tool),
             examples: part.signal.of_examples(tool),

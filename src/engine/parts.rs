@@ -3,7 +3,7 @@
 //! By the whole request alone, the part with the strongest words would take all places: beside it, the tool that another part
 //! wants looks like no candidate at all.
 
-use ndarray::Array2;
+use ndarray::{Array2, Axis};
 
 use super::ranked::Ranked;
 use super::report::Report;
@@ -43,8 +43,8 @@ pub(super) fn parts<'q>(
     report: &mut Report,
 ) -> Result<Vec<Part<'q>>, PickError> {
     let (index, options) = (request.index, request.options);
-    let weighted = matches!(ranked, Ranked::Fused { fused, .. } if fused.method == Fusion::Weighted);
-    if options.choice != Choice::Set || options.max_candidates < 2 || !weighted {
+    let Ranked::Fused { fused, sentences, .. } = ranked else { return Ok(Vec::new()) };
+    if options.choice != Choice::Set || options.max_candidates < 2 || fused.method != Fusion::Weighted {
         return Ok(Vec::new());
     }
     let mut texts = request.query.clauses();
@@ -53,10 +53,10 @@ pub(super) fn parts<'q>(
         return Ok(Vec::new());
     }
     let vectors = static_vectors(index).filter(|_| request.mode.uses_semantic());
-    let cosines = match vectors.map(|vectors| embed(vectors, &texts, request)).transpose() {
+    let mut cosines = match vectors.map(|vectors| embed(vectors, &texts, request)).transpose() {
         Ok(embedded) => vectors.zip(embedded).map(|(vectors, embedded)| {
             let of_examples = request.examples.and_then(|examples| examples.cosines(vectors, &embedded));
-            (vectors.scores(&embedded), of_examples)
+            (scores(vectors, (&texts, &embedded), request, sentences), of_examples)
         }),
         Err(reason) => {
             report.degraded(Stage::Select, format!("{reason}; the parts of the request are not told apart"));
@@ -71,16 +71,31 @@ pub(super) fn parts<'q>(
             signals.push((Retriever::Keyword, signal));
             terms = found;
         }
-        if let Some((cosines, of_examples)) = &cosines {
-            let mut signal = Signal::cosines(cosines.column(place).to_vec(), index);
+        if let Some((cosines, of_examples)) = &mut cosines {
+            let mut signal = Signal::cosines(std::mem::take(&mut cosines[place]), index);
             if let (Some(examples), Some(scores)) = (request.examples, of_examples) {
-                signal = signal.with_example_cosines(examples, scores.column(place).to_vec(), ModelKind::Static);
+                signal = signal.with_example_cosines(examples, std::mem::take(&mut scores[place]), ModelKind::Static);
             }
             signals.push((Retriever::Static, signal));
         }
         Ok(Part { text, terms, fused: Fused::new(signals, Fusion::Weighted, request.rankable()) })
     });
     parts.collect()
+}
+
+/// How near each tool is to each of the parts. Of a part that is a sentence that is known already.
+fn scores(
+    vectors: &Vectors,
+    (texts, embedded): (&[&str], &Array2<f32>),
+    request: &Request<'_>,
+    of_sentences: &[Vec<f32>],
+) -> Vec<Vec<f32>> {
+    let sentences: Vec<&str> = request.query.sentences().into_iter().map(str::trim).collect();
+    let known = |text: &&str| of_sentences.get(sentences.iter().position(|sentence| sentence == text)?);
+    let new: Vec<usize> = (0..texts.len()).filter(|&place| known(&texts[place]).is_none()).collect();
+    let mut scored = vectors.scores(embedded.select(Axis(0), &new).view()).into_iter();
+    let scores = texts.iter().map(|text| known(text).cloned().or_else(|| scored.next()).unwrap_or_default());
+    scores.collect()
 }
 
 /// The parts' vectors, one a row; of zeros where the model knows nothing of the part.

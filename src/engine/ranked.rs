@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::report::Report;
 use super::request::Request;
-use super::signals::{Embeddings, signals};
+use super::signals::{Embeddings, Said, signals};
 use crate::access::Eligibility;
 use crate::catalog::Catalog;
 use crate::fuse::{Fused, Fusion, Mode};
@@ -23,8 +23,8 @@ const SURE: f32 = 0.7;
 
 /// The ranking of a request's tools, by what it rests on.
 pub(super) enum Ranked {
-    /// The built-in retrievers.
-    Fused { mode: Mode, terms: Vec<FoundTerm>, fused: Fused },
+    /// The built-in retrievers; with what the static model says of each sentence of the request, where there are several.
+    Fused { mode: Mode, terms: Vec<FoundTerm>, fused: Fused, sentences: Vec<Vec<f32>> },
     /// A custom scorer.
     Custom(Custom),
     /// Nothing but the order of the catalog, because what should have ranked failed.
@@ -55,14 +55,15 @@ impl Ranked {
         }
     }
 
-    /// Returns the eligible tools that it has something to say of, in registration order.
-    pub(super) fn candidates<'a>(&'a self, eligibility: &'a Eligibility) -> Box<dyn Iterator<Item = Candidate> + 'a> {
+    /// Returns the eligible tools that it has something to say of and that reach the value `least`, in registration order.
+    pub(super) fn reaching(&self, eligibility: &Eligibility, least: f32) -> Vec<Candidate> {
         match self {
-            Self::Fused { fused, .. } => Box::new(fused.candidates(eligibility)),
+            Self::Fused { fused, .. } => fused.candidates(eligibility, least).collect(),
             Self::Custom(Custom { scores, .. }) => {
-                Box::new(scores.iter().map(|(&tool, score)| Candidate { tool, score: score.score }))
+                let candidates = scores.iter().map(|(&tool, score)| Candidate { tool, score: score.score });
+                candidates.filter(|candidate| candidate.score >= least).collect()
             }
-            Self::Registration { .. } => Box::new(eligibility.admitted().map(|tool| Candidate { tool, score: 0.0 })),
+            Self::Registration { .. } => eligibility.admitted().map(|tool| Candidate { tool, score: 0.0 }).collect(),
         }
     }
 
@@ -108,14 +109,12 @@ impl Ranked {
         }
     }
 
-    /// Returns `true` if the tool scores at least as much as one of the value `least`, without what it has gained by those
-    /// in use: a habit may put tools in another order, and is not evidence that one is wanted at all.
+    /// Returns `true` if the tool scores at least as much as one of the value `least`, without what it has gained.
     pub(super) fn reaches(&self, candidate: Candidate, least: f32) -> bool {
-        candidate.score >= least
-            && match self {
-                Self::Fused { fused, .. } => fused.own_value(candidate.tool) >= least,
-                Self::Custom(_) | Self::Registration { .. } => true,
-            }
+        match self {
+            Self::Fused { fused, .. } => fused.reaches(candidate.tool, least),
+            Self::Custom(_) | Self::Registration { .. } => candidate.score >= least,
+        }
     }
 
     /// Returns the estimated probability that any eligible tool answers the request.
@@ -163,14 +162,14 @@ pub(super) fn fuse(
     embeddings: &mut Embeddings,
     report: &mut Report,
 ) -> Result<Ranked, PickError> {
-    let (terms, signals) = signals(request, embeddings, report)?;
+    let Said { terms, signals, sentences } = signals(request, embeddings, report)?;
     if signals.is_empty() && report.is_degraded() {
         report.skipped(Stage::Fuse, "there is nothing to fuse");
         return Ok(Ranked::registration(request.mode.name()));
     }
     let fused = Fused::new(signals, request.options.fusion, request.rankable());
     report.ran(Stage::Fuse);
-    Ok(Ranked::Fused { mode: request.mode, terms, fused })
+    Ok(Ranked::Fused { mode: request.mode, terms, fused, sentences })
 }
 
 /// Asks a custom scorer in place of the built-in ranking, or of the best tools of that where there is a shortlist. What
@@ -187,7 +186,7 @@ pub(super) fn score(
     };
     let shown: Vec<ToolId> = match &first_stage {
         Some((Ranked::Fused { fused, .. }, most)) => {
-            let best = top_k(fused.candidates(request.rankable()), *most);
+            let best = top_k(fused.candidates(request.rankable(), f32::NEG_INFINITY), *most);
             let stay: BTreeSet<ToolId> = request.musts().union(&request.held()).copied().collect();
             best.iter().map(|best| best.tool).chain(stay).collect::<BTreeSet<_>>().into_iter().collect()
         }

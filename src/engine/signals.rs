@@ -44,12 +44,21 @@ impl Embeddings {
     }
 }
 
-/// What the retrievers say, with the terms of the request that the index has.
+/// What the retrievers say of a request.
+pub(super) struct Said {
+    /// The terms of the request that the index has.
+    pub(super) terms: Vec<FoundTerm>,
+    pub(super) signals: Signals,
+    /// How near each tool is to each sentence of the request by the static model; none where there are not several.
+    pub(super) sentences: Vec<Vec<f32>>,
+}
+
+/// Asks the retrievers.
 pub(super) fn signals(
     request: &Request<'_>,
     embeddings: &mut Embeddings,
     report: &mut Report,
-) -> Result<(Vec<FoundTerm>, Signals), PickError> {
+) -> Result<Said, PickError> {
     let mut found = Vec::new();
     let mut signals = BothSignals::default();
     if !request.mode.uses_keyword() {
@@ -62,7 +71,7 @@ pub(super) fn signals(
     } else {
         report.skipped(Stage::Keyword, "the request has no words");
     }
-    semantic(request, embeddings, &mut signals, report);
+    let sentences = semantic(request, embeddings, &mut signals, report);
     let signals = signals.mix();
     if let Some(examples) = request.examples {
         match &examples.left_out {
@@ -71,7 +80,7 @@ pub(super) fn signals(
             None => report.ran(Stage::Examples),
         }
     }
-    Ok((found, signals))
+    Ok(Said { terms: found, signals, sentences })
 }
 
 /// What a mode's retrievers say of a request, with its terms that the index has, where there is no hurry; else why not.
@@ -90,7 +99,7 @@ pub(super) fn plain_signals(
     for vectors in asked(index, mode, query) {
         let embedded = Vectors::embed_query(vectors.embedder().as_ref(), query, Deadline::at(None));
         let embedded = embedded.map_err(|error| error.to_string())?;
-        signals.add_semantic(index, vectors, &embedded, examples);
+        drop(signals.add_semantic(index, vectors, &embedded, examples));
     }
     Ok((found, signals.mix()))
 }
@@ -119,17 +128,21 @@ impl BothSignals {
         found.or(of_all.map(|_| Vec::new()))
     }
 
+    /// Asks a model; returns what it says of each sentence of the request, where there are several.
     fn add_semantic(
         &mut self,
         index: &Index,
         vectors: &Vectors,
         embedded: &RequestVectors,
         examples: Option<&ExampleIndex>,
-    ) {
+    ) -> Vec<Vec<f32>> {
         let retriever = Retriever::of(vectors.embedder().as_ref());
-        let signal = |rows| (retriever, retrieve::semantic(index, vectors, rows, examples));
-        self.request.extend(embedded.request.as_ref().map(signal));
-        self.conversation.extend(embedded.conversation.as_ref().map(signal));
+        let semantic = |rows| retrieve::semantic(index, vectors, rows, examples);
+        self.conversation.extend(embedded.conversation.as_ref().map(|rows| (retriever, semantic(rows).0)));
+        let Some(rows) = &embedded.request else { return Vec::new() };
+        let (signal, sentences) = semantic(rows);
+        self.request.push((retriever, signal));
+        sentences
     }
 
     fn is_empty_of_models(&self) -> bool {
@@ -172,20 +185,32 @@ fn asked<'i>(index: &'i Index, mode: Mode, query: &Query) -> impl Iterator<Item 
     models.iter().filter(|vectors| models.len() == 1 || vectors.embedder().reads(query.wanted()))
 }
 
-fn semantic(request: &Request<'_>, embeddings: &mut Embeddings, signals: &mut BothSignals, report: &mut Report) {
+/// Asks the models; returns what the static one says of each sentence.
+fn semantic(
+    request: &Request<'_>,
+    embeddings: &mut Embeddings,
+    signals: &mut BothSignals,
+    report: &mut Report,
+) -> Vec<Vec<f32>> {
+    let mut of_sentences = Vec::new();
     let models = models(request.index, request.mode);
     if models.is_empty() {
         report.skipped(Stage::Semantic, "the mode is keyword");
-        return;
+        return of_sentences;
     }
     if request.query.is_blank() && request.query.conversation().is_empty() {
         report.skipped(Stage::Semantic, "the request is blank");
-        return;
+        return of_sentences;
     }
     let mut failure = request.index.left_out.clone();
     for vectors in asked(request.index, request.mode, request.query) {
         match embeddings.of(vectors, request) {
-            Ok(embedded) => signals.add_semantic(request.index, vectors, embedded, request.examples),
+            Ok(embedded) => {
+                let sentences = signals.add_semantic(request.index, vectors, embedded, request.examples);
+                if Retriever::of(vectors.embedder().as_ref()) == Retriever::Static {
+                    of_sentences = sentences;
+                }
+            }
             Err(reason) => failure = Some(reason.clone()),
         }
     }
@@ -196,6 +221,7 @@ fn semantic(request: &Request<'_>, embeddings: &mut Embeddings, signals: &mut Bo
         }
         None => report.ran(Stage::Semantic),
     }
+    of_sentences
 }
 
 /// Asks an embedder in time; else says why there is no answer.

@@ -9,7 +9,7 @@ use super::ranked::Ranked;
 use super::report::Report;
 use super::request::Request;
 use super::set;
-use super::signals::{Embeddings, signals};
+use super::signals::{Embeddings, Said, signals};
 use crate::catalog::{Catalog, Tool};
 use crate::fuse::{Fused, Fusion};
 use crate::index::{Index, IndexConfig, IndexError};
@@ -165,15 +165,15 @@ fn rank_beside(
     embeddings: &mut Embeddings,
     report: &mut Report,
 ) -> Result<Ranked, PickError> {
-    let (terms, skills) = signals(asked, embeddings, report)?;
+    let Said { terms, signals: skills, sentences } = signals(asked, embeddings, report)?;
     let fused = if let Ranked::Fused { fused, .. } = tools {
         fused.beside(request.rankable(), skills, &asked.eligibility)
     } else {
-        let (_, of_tools) = signals(request, embeddings, report)?;
-        let fused = Fused::new(of_tools, Fusion::Weighted, request.rankable());
+        let of_tools = signals(request, embeddings, report)?;
+        let fused = Fused::new(of_tools.signals, Fusion::Weighted, request.rankable());
         fused.beside(request.rankable(), skills, &asked.eligibility)
     };
-    Ok(Ranked::Fused { mode: asked.mode, terms, fused })
+    Ok(Ranked::Fused { mode: asked.mode, terms, fused, sentences })
 }
 
 /// The tools of a compatible skill, each once.

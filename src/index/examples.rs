@@ -10,9 +10,10 @@ use foldhash::{HashMap, HashMapExt};
 use ndarray::Array2;
 use rayon::prelude::*;
 
+use super::rows::Rows;
 use super::terms::TermKey;
 use super::vectors::{Texts, embed_texts};
-use super::{Index, IndexError, Progress, Vectors, products};
+use super::{Index, IndexError, Progress, Vectors};
 use crate::deadline::{Deadline, Missed};
 use crate::embed::{Embedder, ModelKind, Role};
 use crate::examples::{Counting, ExampleStats, Examples, Vocabulary, counting};
@@ -50,7 +51,7 @@ pub(crate) struct ExampleIndex {
     norms: Vec<f32>,
     postings: Postings,
     /// By the number of the model: one example a row, of unit length, or of zeros where the model knows nothing of it.
-    vectors: Vec<Array2<f32>>,
+    vectors: Vec<Rows>,
     /// Why the optional model has no vectors of them.
     pub(crate) left_out: Option<String>,
     vocabulary: Arc<OnceLock<Vocabulary>>,
@@ -87,7 +88,7 @@ impl ExampleIndex {
         for (number, vectors) in index.vectors.iter().enumerate() {
             let known = known.and_then(|known| Some((known, known.vectors.get(number)?)));
             match examples.embed(vectors.embedder(), config, known)? {
-                Ok(matrix) => examples.vectors.push(matrix),
+                Ok(rows) => examples.vectors.push(rows),
                 Err(reason) => {
                     examples.left_out = Some(reason);
                     break;
@@ -116,17 +117,17 @@ impl ExampleIndex {
         &self,
         embedder: &Arc<dyn Embedder>,
         config: &ExampleConfig,
-        known: Option<(&Self, &Array2<f32>)>,
-    ) -> Result<Result<Array2<f32>, String>, IndexError> {
-        let mut matrix = Array2::zeros((self.counting.len(), embedder.dimensions()));
+        known: Option<(&Self, &Rows)>,
+    ) -> Result<Result<Rows, String>, IndexError> {
+        let mut all = Rows::zeros(self.counting.len(), embedder.dimensions());
         let mut places: HashMap<&str, usize> = HashMap::new();
         if let Some((known, _)) = known {
             places.extend(known.counting.iter().enumerate().map(|(place, example)| (&*example.request, place)));
         }
         let (mut texts, mut rows) = (Vec::new(), Vec::new());
         for (row, example) in self.counting.iter().enumerate() {
-            match known.and_then(|(_, vectors)| Some(vectors.row(*places.get(&*example.request)?))) {
-                Some(vector) => matrix.row_mut(row).assign(&vector),
+            match known.and_then(|(_, vectors)| Some((vectors, *places.get(&*example.request)?))) {
+                Some((vectors, place)) => all.copy(row, vectors, place),
                 None => {
                     rows.push(row);
                     texts.push(example.request.clone());
@@ -152,10 +153,10 @@ impl ExampleIndex {
         };
         match made {
             Ok(made) => {
-                for (&row, vector) in rows.iter().zip(made.matrix.rows()) {
-                    matrix.row_mut(row).assign(&vector);
+                for (place, &row) in rows.iter().enumerate() {
+                    all.copy(row, &made.rows, place);
                 }
-                Ok(Ok(matrix))
+                Ok(Ok(all))
             }
             Err(IndexError::Embed(error)) if hurried.is_some() && error.may_pass() => Ok(Err(error.to_string())),
             Err(error) => Err(error),
@@ -208,10 +209,10 @@ impl ExampleIndex {
         })
     }
 
-    /// Returns the cosine similarity of every example, one a row, to every row of `query`, unit vectors; `None` where there
-    /// are no vectors by that model.
-    pub(crate) fn cosines(&self, vectors: &Vectors, query: &Array2<f32>) -> Option<Array2<f32>> {
-        Some(products(self.vectors.get(vectors.model())?.view(), query.view()))
+    /// Returns the cosine similarity of every example to each row of `query`, unit vectors: by row, then by example; `None`
+    /// where there are no vectors by that model.
+    pub(crate) fn cosines(&self, vectors: &Vectors, query: &Array2<f32>) -> Option<Vec<Vec<f32>>> {
+        Some(self.vectors.get(vectors.model())?.products(&Rows::of(query.view())))
     }
 }
 

@@ -11,6 +11,7 @@ mod keyword;
 mod occurrences;
 mod optional;
 mod postings;
+mod rows;
 mod segment;
 mod sources;
 mod terms;
@@ -31,6 +32,7 @@ pub use error::IndexError;
 pub(crate) use examples::{ExampleConfig, ExampleIndex};
 pub(crate) use keyword::{IndexedTerm, KeywordIndex};
 pub(crate) use optional::{Optional, Source};
+pub(crate) use sources::SourceScores;
 pub(crate) use twins::Twins;
 pub(crate) use vectors::{RequestVectors, Vectors, products};
 
@@ -93,7 +95,7 @@ impl Index {
                     segment.vectors.clear();
                 }
                 embedders.push(embedder);
-                segment.vectors.push(embedding.matrix);
+                segment.vectors.push(embedding.rows);
                 cache = embedding.cache;
             }
             Some(Err(reason)) => left_out = Some(reason),

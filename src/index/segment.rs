@@ -7,9 +7,8 @@
 
 use std::sync::Arc;
 
-use ndarray::Array2;
-
 use super::postings::Postings;
+use super::rows::Rows;
 use super::twins::{Likeness, likeness};
 use super::vectors::embed_tools;
 use super::{IndexConfig, IndexError};
@@ -21,8 +20,8 @@ use crate::ranking::ToolId;
 /// What is known of a run of tools from those tools alone.
 pub(super) struct Segment {
     pub(super) postings: Postings,
-    /// One matrix per model, in the order of the configuration. Shape: tools × dimensions; rows have unit length.
-    pub(super) vectors: Vec<Array2<f32>>,
+    /// The tools' unit vectors, one a row, by each model in the order of the configuration.
+    pub(super) vectors: Vec<Rows>,
     /// One per tool; `None` where too little is known of it.
     pub(super) likenesses: Vec<Option<Likeness>>,
 }
@@ -36,7 +35,7 @@ impl Segment {
         for embedder in &config.embedders {
             let folder = config.cache_dir.as_deref();
             let made = embed_tools(tools, embedder.as_ref(), folder, &config.progress, Deadline::at(None))?;
-            vectors.push(made.matrix);
+            vectors.push(made.rows);
             status = made.cache;
         }
         let likenesses = tools.iter().map(|tool| likeness(tool)).collect();

@@ -12,11 +12,15 @@
 //! A tool without a source, or of one so large that it is a collection and no service, stands for itself. What an
 //! untrusted source calls itself joins it to no trusted one.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use foldhash::{HashMap, HashMapExt};
 
 use super::segment::Segments;
 use super::terms::{TermKey, Terms, each_term, number};
 use crate::catalog::Catalog;
+use crate::ranking::ToolId;
 use crate::text::{Analyzer, TermKind};
 
 /// A source of more tools is a collection.
@@ -31,10 +35,93 @@ const PAIR_WEIGHT: f32 = 0.25;
 /// A mean counts as if so many tools more were in the source, each like the catalog's tools on average.
 const TOOLS_ON_AVERAGE: f32 = 3.0;
 
+/// One score per source of a catalog, and whose it is.
+#[derive(Debug, Clone)]
+pub(crate) struct SourceScores {
+    of: Of,
+    scores: Vec<f32>,
+}
+
+/// Which tool is of which source.
+#[derive(Debug, Clone, Default)]
+struct Of {
+    /// The number of each tool's source.
+    numbers: Arc<[u32]>,
+    /// Where each run of tools of one source ends: the tools of a source stand together in most catalogs, and are added up
+    /// together then.
+    ends: Arc<[usize]>,
+}
+
+impl Of {
+    fn new(numbers: Vec<u32>) -> Self {
+        let is_end = |at: &usize| numbers.get(*at) != numbers.get(at - 1);
+        let ends = (1..=numbers.len()).filter(is_end).collect();
+        Self { numbers: numbers.into(), ends }
+    }
+
+    /// Returns the runs of tools of one source, each with the number of that.
+    fn runs(&self) -> impl Iterator<Item = (Range<usize>, usize)> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(self.ends.iter()).map(|(start, &end)| (start..end, self.numbers[start] as usize))
+    }
+}
+
+impl SourceScores {
+    /// Returns the score of a tool's source.
+    pub(crate) fn of(&self, tool: ToolId) -> f32 {
+        self.scores[self.of.numbers[tool.index()] as usize]
+    }
+
+    /// Returns the score of each tool's source, in registration order.
+    pub(crate) fn by_tool(&self) -> impl Iterator<Item = f32> {
+        self.of.numbers.iter().map(|&source| self.scores[source as usize])
+    }
+
+    /// Adds the score of each tool's source to the tool's value.
+    pub(crate) fn add_to(&self, values: &mut [f32]) {
+        for (run, source) in self.of.runs() {
+            values[run].iter_mut().for_each(|value| *value += self.scores[source]);
+        }
+    }
+
+    /// Returns the largest score of a source of which a tool is admitted; negative infinity where there is none.
+    pub(crate) fn best(&self, admitted: &[bool]) -> f32 {
+        let runs = self.of.runs().filter(|(run, _)| admitted[run.clone()].contains(&true));
+        runs.map(|(_, source)| self.scores[source]).fold(f32::NEG_INFINITY, f32::max)
+    }
+
+    /// Adds scores of the same sources, each as often as `weight` says.
+    pub(crate) fn add(&mut self, weight: f32, others: &Self) {
+        self.scores.iter_mut().zip(&others.scores).for_each(|(score, other)| *score += weight * other);
+    }
+
+    /// Moves each score by a share towards that of `others`.
+    pub(crate) fn mix(&mut self, others: &Self, share: f32) {
+        self.scores.iter_mut().zip(&others.scores).for_each(|(score, other)| *score += share * (other - *score));
+    }
+
+    /// Returns the same sources with scores of 0.
+    pub(crate) fn silent(&self) -> Self {
+        Self { of: self.of.clone(), scores: vec![0.0; self.scores.len()] }
+    }
+
+    /// Puts tools behind these, each of a source of its own with such a score.
+    pub(crate) fn with_lone(&self, scores: impl Iterator<Item = f32>) -> Self {
+        let mut both = self.scores.clone();
+        both.extend(scores);
+        let lone = (self.scores.len()..both.len()).map(number);
+        Self { of: Of::new(self.of.numbers.iter().copied().chain(lone).collect()), scores: both }
+    }
+
+    /// Leaves out the first `tools` tools.
+    pub(crate) fn skip(&mut self, tools: usize) {
+        self.of = Of::new(self.of.numbers[tools..].to_vec());
+    }
+}
+
 /// The sources of a catalog.
 pub(crate) struct Sources {
-    /// The number of each tool's source.
-    of: Vec<u32>,
+    of: Of,
     /// How many tools each source has.
     sizes: Vec<u32>,
     /// BM25's denominator without the term frequency, by source.
@@ -85,8 +172,14 @@ impl Sources {
             return None;
         }
         words.sort_unstable();
-        let sources =
-            Self { of, sizes, norms: Vec::new(), terms: Terms::default(), holding: Vec::new(), counts: Vec::new() };
+        let sources = Self {
+            of: Of::new(of),
+            sizes,
+            norms: Vec::new(),
+            terms: Terms::default(),
+            holding: Vec::new(),
+            counts: Vec::new(),
+        };
         Some(sources.count(segments, &words))
     }
 
@@ -108,7 +201,7 @@ impl Sources {
             for (run, held) in held {
                 match postings.get(*run) {
                     Some((first, postings)) => {
-                        let of = &self.of[*first..];
+                        let of = &self.of.numbers[*first..];
                         postings.tools(held.clone()).iter().for_each(|&tool| count(of[tool as usize]));
                     }
                     None => names[held.clone()].iter().for_each(|&(_, source)| count(source)),
@@ -133,7 +226,7 @@ impl Sources {
     }
 
     /// Returns the BM25 score of each tool's source for the terms of a request, each with what it counts.
-    pub(crate) fn keyword<'a>(&self, terms: impl Iterator<Item = (&'a str, TermKind, f32)>) -> Vec<f32> {
+    pub(crate) fn keyword<'a>(&self, terms: impl Iterator<Item = (&'a str, TermKind, f32)>) -> SourceScores {
         let mut scores = vec![0.0; self.sizes.len()];
         for (term, kind, weight) in terms {
             let held = self.terms.look_up(TermKey::of(term));
@@ -147,21 +240,35 @@ impl Sources {
                 scores[source] += share * idf * (K1 + 1.0) * tools / (tools + self.norms[source]);
             }
         }
-        self.by_tool(&scores)
+        self.scored(scores)
     }
 
     /// Returns the mean score of the tools of each tool's source, drawn towards the mean of all.
-    pub(crate) fn mean(&self, scores: &[f32]) -> Vec<f32> {
+    pub(crate) fn mean(&self, scores: &[f32]) -> SourceScores {
         let mut sums = vec![0.0; self.sizes.len()];
-        self.of.iter().zip(scores).for_each(|(&source, score)| sums[source as usize] += score);
-        let average = scores.iter().sum::<f32>() / scores.len() as f32;
-        let drawn = |(sum, &size): (&f32, &u32)| (sum + TOOLS_ON_AVERAGE * average) / (size as f32 + TOOLS_ON_AVERAGE);
-        self.by_tool(&sums.iter().zip(&self.sizes).map(drawn).collect::<Vec<f32>>())
+        for (run, source) in self.of.runs() {
+            sums[source] += sum(&scores[run]);
+        }
+        let average = sums.iter().sum::<f32>() / scores.len() as f32;
+        for (sum, &size) in sums.iter_mut().zip(&self.sizes) {
+            *sum = (*sum + TOOLS_ON_AVERAGE * average) / (size as f32 + TOOLS_ON_AVERAGE);
+        }
+        self.scored(sums)
     }
 
-    fn by_tool(&self, scores: &[f32]) -> Vec<f32> {
-        self.of.iter().map(|&source| scores[source as usize]).collect()
+    fn scored(&self, scores: Vec<f32>) -> SourceScores {
+        SourceScores { of: self.of.clone(), scores }
     }
+}
+
+/// Adds up, eight values side by side.
+fn sum(values: &[f32]) -> f32 {
+    let (chunks, rest) = values.as_chunks::<8>();
+    let mut sums = [0.0; 8];
+    for chunk in chunks {
+        sums.iter_mut().zip(chunk).for_each(|(sum, value)| *sum += value);
+    }
+    sums.iter().chain(rest).sum()
 }
 
 #[cfg(test)]
@@ -183,8 +290,12 @@ mod tests {
         Sources::new(&catalog, &segments)
     }
 
+    fn mean(sources: &Sources, scores: &[f32]) -> Vec<f32> {
+        sources.mean(scores).by_tool().collect()
+    }
+
     fn keyword(sources: &Sources, words: &[&str]) -> Vec<f32> {
-        sources.keyword(words.iter().map(|&word| (word, TermKind::Word, 1.0)))
+        sources.keyword(words.iter().map(|&word| (word, TermKind::Word, 1.0))).by_tool().collect()
     }
 
     const CLUB_AND_SHOP: [(&str, &str, bool); 4] =
@@ -202,7 +313,7 @@ mod tests {
             assert!(keyword(&sources, &["heat", "lane"])[0] > keyword(&sources, &["lane"])[3]);
             assert_eq!(keyword(&sources, &["absent"]), [0.0; 4]);
             // The mean of all is 3.
-            assert_eq!(sources.mean(&[0.0, 2.0, 1.0, 9.0]), [2.0, 4.0, 2.0, 4.0]);
+            assert_eq!(mean(&sources, &[0.0, 2.0, 1.0, 9.0]), [2.0, 4.0, 2.0, 4.0]);
         }
     }
 
@@ -211,8 +322,8 @@ mod tests {
         let mut tools = CLUB_AND_SHOP.to_vec();
         tools.push(("club", "heats heats lanes", true));
         let sources = sources(&tools, &[]).expect("sources tell something");
-        assert_eq!(sources.mean(&[1.0, 1.0, 1.0, 1.0, 1.0]), [1.0; 5]);
-        let of_the_stranger = sources.mean(&[0.0, 0.0, 0.0, 0.0, 5.0]);
+        assert_eq!(mean(&sources, &[1.0, 1.0, 1.0, 1.0, 1.0]), [1.0; 5]);
+        let of_the_stranger = mean(&sources, &[0.0, 0.0, 0.0, 0.0, 5.0]);
         assert!(of_the_stranger[4] > of_the_stranger[0]);
     }
 
@@ -222,7 +333,7 @@ mod tests {
         tools.extend([("", "lanes", false), ("alone", "heats", false)]);
         let sources = sources(&tools, &[]).expect("most tools have a source");
         // The mean of all is 2.
-        assert_eq!(sources.mean(&[0.0, 0.0, 0.0, 0.0, 6.0, 6.0]), [1.2, 1.2, 1.2, 1.2, 3.0, 3.0]);
+        assert_eq!(mean(&sources, &[0.0, 0.0, 0.0, 0.0, 6.0, 6.0]), [1.2, 1.2, 1.2, 1.2, 3.0, 3.0]);
     }
 
     #[test]

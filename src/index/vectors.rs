@@ -1,11 +1,12 @@
-//! The semantic index: one unit vector a tool, searched exactly.
+//! The semantic index: one unit vector a tool, all of which are searched.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, s};
+use ndarray::{Array1, Array2, ArrayView2, Axis};
 use pulp::{Arch, NullaryFnOnce};
 
+use super::rows::{MAX_DIMENSIONS, Rows};
 use super::segment::Segments;
 use super::{IndexError, Progress};
 use crate::catalog::Tool;
@@ -81,19 +82,18 @@ impl Vectors {
             .map_err(|error| EmbedError::Inference { model: embedder.identity().to_owned(), reason: error.to_string() })
     }
 
-    /// Returns the cosine similarity of every tool, one a row, to every row of `query`, unit vectors.
-    pub(crate) fn scores(&self, query: &Array2<f32>) -> Array2<f32> {
-        let mut scores = Array2::zeros((self.segments.tools(), query.nrows()));
+    /// Returns the cosine similarity of every tool to each row of `query`, unit vectors: by row, then by tool.
+    pub(crate) fn scores(&self, query: ArrayView2<'_, f32>) -> Vec<Vec<f32>> {
+        let mut scores = vec![vec![0.0; self.segments.tools()]; query.nrows()];
+        let query = Rows::of(query);
         for (first, segment) in self.segments.iter() {
-            let matrix = &segment.vectors[self.model];
-            let own = scores.slice_mut(s![first..first + matrix.nrows(), ..]);
-            products_into(matrix.view(), query.view(), own);
+            segment.vectors[self.model].products_into(&query, &mut scores, first);
         }
         scores
     }
 
     /// Returns the unit vector of one tool.
-    pub(crate) fn of(&self, tool: ToolId) -> ArrayView1<'_, f32> {
+    pub(crate) fn of(&self, tool: ToolId) -> Array1<f32> {
         let (segment, place) = self.segments.find(tool);
         segment.vectors[self.model].row(place)
     }
@@ -111,7 +111,7 @@ impl Vectors {
 /// The vectors of tools, or of other texts, by one model.
 pub(super) struct Embedding {
     /// One text a row.
-    pub(super) matrix: Array2<f32>,
+    pub(super) rows: Rows,
     /// State of the cache, where one is used.
     pub(super) cache: Option<CacheStatus>,
 }
@@ -148,11 +148,11 @@ pub(super) fn embed_texts(
 ) -> Result<Embedding, IndexError> {
     let folder = cache_dir.filter(|_| embedder.worth_caching());
     let mut cache = folder.map(|root| VectorCache::open(root, embedder.identity(), embedder.dimensions()));
-    let mut matrix = Array2::zeros((texts.len(), embedder.dimensions()));
+    let mut embedded = Rows::zeros(texts.len(), embedder.dimensions());
     let mut missing = Vec::new();
     for (row, text) in texts.iter().enumerate() {
         match cache.as_ref().and_then(|cache| cache.get(role, text)) {
-            Some(vector) => matrix.row_mut(row).assign(&ArrayView1::from(vector)),
+            Some(vector) => embedded.set(row, vector),
             None => missing.push(row),
         }
     }
@@ -163,11 +163,11 @@ pub(super) fn embed_texts(
     let in_a_hurry = deadline.instant().is_some();
     for rows in missing.chunks(if in_a_hurry { TEXTS_PER_HURRIED_WRITE } else { TEXTS_PER_WRITE }) {
         let batch: Vec<&str> = rows.iter().map(|&row| texts[row].as_str()).collect();
-        let step = |embedded: usize| progress.report(done + embedded, texts.len());
+        let step = |new: usize| progress.report(done + new, texts.len());
         let vectors = embedder.embed_until(role, &batch, &step, deadline.instant())?;
         check_shape(embedder, &vectors, batch.len())?;
         for (&row, vector) in rows.iter().zip(&vectors) {
-            matrix.row_mut(row).assign(&ArrayView1::from(vector));
+            embedded.set(row, vector);
         }
         if let Some(cache) = &mut cache {
             let model = || embedder.identity().to_owned();
@@ -181,26 +181,21 @@ pub(super) fn embed_texts(
             return Err(EmbedError::Late { reason }.into());
         }
     }
-    Ok(Embedding { matrix, cache: cache.map(|cache| cache.status()) })
+    Ok(Embedding { rows: embedded, cache: cache.map(|cache| cache.status()) })
 }
 
-/// Returns the dot product of every row of `a`, one a row, with every row of `b`.
+/// Returns the dot product of every row of `a`, one a row, with every row of `b`, of vectors that are not kept.
 ///
 /// A product of matrices would first copy `a`, which for a few rows of `b` takes longer than the products. Sums are
 /// formed in one order on every processor, so that they are the same to the bit.
 pub(crate) fn products(a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>) -> Array2<f32> {
     let mut products = Array2::zeros((a.nrows(), b.nrows()));
-    products_into(a, b, products.view_mut());
-    products
-}
-
-/// As [`products`], into rows of zeros that stand one after the other.
-fn products_into(a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>, mut products: ArrayViewMut2<'_, f32>) {
     let dimensions = a.ncols();
     let (a, b) = (a.as_standard_layout(), b.as_standard_layout());
     if let (Some(a), Some(b), Some(out)) = (a.as_slice(), b.as_slice(), products.as_slice_mut()) {
         Arch::new().dispatch(Products { a, b, dimensions: dimensions.max(1), out });
     }
+    products
 }
 
 /// The loops of [`products`]: compiled once for each set of vector instructions, of which the processor's is taken.
@@ -246,7 +241,9 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 /// An embedder is foreign code: what it returns is checked before it is used.
 fn check_shape(embedder: &dyn Embedder, vectors: &[Vec<f32>], texts: usize) -> Result<(), EmbedError> {
     let dimensions = embedder.dimensions();
-    let reason = if vectors.len() != texts {
+    let reason = if dimensions > MAX_DIMENSIONS {
+        format!("its vectors have {dimensions} dimensions, of which {MAX_DIMENSIONS} can be kept")
+    } else if vectors.len() != texts {
         format!("it gave {} vectors for {texts} texts", vectors.len())
     } else if let Some(vector) = vectors.iter().find(|vector| vector.len() != dimensions) {
         format!("it gave a vector of {} dimensions instead of {dimensions}", vector.len())
@@ -261,6 +258,7 @@ fn check_shape(embedder: &dyn Embedder, vectors: &[Vec<f32>], texts: usize) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ndarray::{ArrayView1, s};
     use proptest::prelude::*;
 
     /// The dot product by its definition, and the sum of what is summed, without signs: both in double precision.

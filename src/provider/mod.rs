@@ -14,6 +14,8 @@
 
 mod anthropic;
 mod answer;
+#[cfg(feature = "tokens")]
+mod byte_pairs;
 mod calls;
 mod detail;
 mod error;

@@ -62,7 +62,7 @@ pub(super) fn keyword(index: &Index, examples: &ExampleIndex, terms: &[QueryTerm
 
 /// Scores every example by its cosine similarity to a request's unit vectors; `None` where the model has no vectors of them.
 pub(super) fn semantic(examples: &ExampleIndex, vectors: &Vectors, request: &Array2<f32>) -> Option<Vec<f32>> {
-    Some(super::semantic::half_best(&examples.cosines(vectors, request)?))
+    Some(super::semantic::half_best(&mut examples.cosines(vectors, request)?))
 }
 
 impl Signal {

@@ -16,7 +16,7 @@ pub(crate) use semantic::semantic;
 pub(crate) use terms::{FoundTerm, QueryTerm, query_terms};
 
 use crate::access::Eligibility;
-use crate::index::Index;
+use crate::index::{Index, SourceScores};
 use crate::ranking::{Candidate, ToolId};
 
 /// What one retriever says of every tool.
@@ -30,8 +30,8 @@ pub(crate) struct Signal {
     pub(crate) ceiling: f32,
     /// By how much what was said before changes each score; `None` where the request stands alone.
     pub(crate) context: Option<Vec<f32>>,
-    /// What it says of each tool's source as a whole; `None` where sources tell nothing.
-    pub(crate) sources: Option<Vec<f32>>,
+    /// What it says of each source as a whole; `None` where sources tell nothing.
+    pub(crate) sources: Option<SourceScores>,
     /// What it says of examples, which is in the scores; `None` where no tool has any.
     pub(crate) examples: Option<ExampleScores>,
 }
@@ -50,7 +50,7 @@ impl Signal {
         let silent = || Self {
             scores: zeros(),
             ceiling: 0.0,
-            sources: conversation.sources.as_ref().map(|_| zeros()),
+            sources: conversation.sources.as_ref().map(SourceScores::silent),
             examples: conversation.examples.as_ref().map(ExampleScores::silent),
             ..conversation.clone()
         };
@@ -59,7 +59,7 @@ impl Signal {
         let changes: Vec<f32> = both.map(|(own, whole)| share * (whole - own)).collect();
         request.scores.iter_mut().zip(&changes).for_each(|(score, change)| *score += change);
         if let (Some(own), Some(whole)) = (&mut request.sources, &conversation.sources) {
-            own.iter_mut().zip(whole).for_each(|(own, whole)| *own += share * (whole - *own));
+            own.mix(whole, share);
         }
         if let (Some(own), Some(whole)) = (&mut request.examples, &conversation.examples) {
             own.mix(whole, share);
@@ -82,18 +82,36 @@ impl Signal {
         self.scores[tool.index()]
     }
 
-    /// Returns the place of `tool` among the eligible tools, from 1; `None` where it does not match.
-    pub(crate) fn rank(&self, tool: ToolId, eligibility: &Eligibility) -> Option<usize> {
-        let own = self.of(tool);
-        let (before, behind) = self.scores.split_at(tool.index());
-        let (admitted_before, admitted_behind) = eligibility.flags().split_at(tool.index());
-        let count = |scores: &[f32], admitted: &[bool], is_better: fn(f32, f32) -> bool| {
-            scores.iter().zip(admitted).filter(|&(&score, &admitted)| admitted & is_better(score, own)).count()
-        };
-        // Of equal tools the earlier one comes first.
-        let better = count(before, admitted_before, |score, own| score >= own)
-            + count(behind, admitted_behind, |score, own| score > own);
-        (own > self.floor).then_some(1 + better)
+    /// Returns the place of each of `tools` among the eligible tools, from 1; `None` where it does not match.
+    ///
+    /// # Complexity
+    ///
+    /// One pass over the scores, whatever the number of tools.
+    pub(crate) fn ranks(&self, tools: &[ToolId], eligibility: &Eligibility) -> Vec<Option<usize>> {
+        let matching = tools.iter().map(|&tool| Candidate { tool, score: self.of(tool) });
+        let mut matching: Vec<Candidate> = matching.filter(|candidate| candidate.score > self.floor).collect();
+        matching.sort_unstable_by(Candidate::better_first);
+        let Some(least) = matching.last().map(|worst| worst.score) else { return vec![None; tools.len()] };
+        // How many eligible tools are worse than so many of these, of those that are no worse than all of them.
+        let mut worse_than = vec![0_usize; matching.len() + 1];
+        for (index, (&score, &admitted)) in self.scores.iter().zip(eligibility.flags()).enumerate() {
+            if admitted && score >= least {
+                let candidate = Candidate { tool: ToolId::from_index(index), score };
+                worse_than[matching.partition_point(|better| better.better_first(&candidate).is_lt())] += 1;
+            }
+        }
+        let better = worse_than.iter().scan(0, |sum, count| {
+            *sum += count;
+            Some(*sum)
+        });
+        // A tool that is not eligible is not better than itself either.
+        let ranks: Vec<(ToolId, usize)> = matching
+            .iter()
+            .zip(better)
+            .map(|(candidate, better)| (candidate.tool, better + usize::from(!eligibility.admits(candidate.tool))))
+            .collect();
+        let rank = |tool: &ToolId| ranks.iter().find(|(ranked, _)| ranked == tool).map(|&(_, rank)| rank);
+        tools.iter().map(rank).collect()
     }
 
     /// Returns the eligible tools that match, in registration order.

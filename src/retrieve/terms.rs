@@ -73,16 +73,16 @@ pub(crate) fn query_terms(sentences: &[&str]) -> Vec<QueryTerm> {
     // A word and the pair that it ends, every six letters.
     let most = sentences.iter().map(|text| text.len()).sum::<usize>() / 3;
     let mut terms = Distinct { terms: Vec::with_capacity(most), places: HashMap::with_capacity(most) };
-    let mut analyzer = Analyzer::new();
     for (sentence, text) in sentences.iter().enumerate() {
         let values = values(text);
         let weights = Weights::new(text, &values);
-        analyzer.terms(text, |AnalyzedTerm { term, kind, start, end }| {
+        let add = |AnalyzedTerm { term, kind, start, end }: AnalyzedTerm<'_>| {
             let weight = weights.of(start..end);
             if weight > 0.0 {
                 terms.add(term, kind, &text[start..end], weight, sentence);
             }
-        });
+        };
+        Analyzer::lend(|analyzer| analyzer.terms(text, add));
         for Value { kind, range, of_file, .. } in values {
             for kind in [Some(kind), of_file].into_iter().flatten() {
                 terms.add(kind.term(), TermKind::Value, &text[range.clone()], 1.0, sentence);

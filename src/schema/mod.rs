@@ -9,6 +9,7 @@ mod cost;
 mod example;
 mod keywords;
 mod limits;
+mod plain;
 mod reference;
 mod validate;
 mod validators;
@@ -59,6 +60,9 @@ pub(crate) fn check(schema: &Value) -> Result<(), Vec<SchemaFault>> {
         return Err(faults);
     }
     Cost::new(schema).map_err(|fault| vec![fault])?;
+    if plain::is_plain(object) {
+        return Ok(());
+    }
     compile(schema).map(drop).map_err(|error| {
         vec![SchemaFault {
             pointer: error.instance_path().to_string(),

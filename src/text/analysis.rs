@@ -7,6 +7,7 @@
 //! English Snowball stemmer; on other languages the stemmer does little, and does it alike on both sides. Where it takes
 //! words of different meanings for one, such as `terminate` and `terminal`, they stay apart.
 
+use std::cell::Cell;
 use std::iter::Peekable;
 use std::str::Chars;
 use std::sync::LazyLock;
@@ -73,6 +74,14 @@ pub(crate) struct Analyzer {
     places: HashMap<Box<str>, usize>,
 }
 
+/// How many words the analyzer of a thread knows from one text to the next; they take half a megabyte.
+const MOST_KEPT: usize = 1 << 12;
+
+thread_local! {
+    /// The analyzer of this thread, while nobody uses it.
+    static KEPT: Cell<Option<Analyzer>> = const { Cell::new(None) };
+}
+
 /// What becomes of a word or identifier.
 struct Known {
     stem: Box<str>,
@@ -89,6 +98,17 @@ impl Analyzer {
             .filter(Stemmer::new(Language::English))
             .build();
         Self { filters, known: Vec::new(), places: HashMap::new() }
+    }
+
+    /// Lends the analyzer of this thread, for a few texts: requests repeat words, and so do the tools that answer them.
+    pub(crate) fn lend<T>(use_it: impl FnOnce(&mut Self) -> T) -> T {
+        let mut analyzer = KEPT.take().unwrap_or_else(Self::new);
+        let given = use_it(&mut analyzer);
+        if analyzer.known.len() > MOST_KEPT {
+            analyzer.known = HashMap::new();
+        }
+        KEPT.set(Some(analyzer));
+        given
     }
 
     /// Calls `each` with the terms of `text`. A pair follows its second word and does not reach over the end of a

@@ -529,6 +529,24 @@ fn a_tool_is_found_by_every_field_of_its_document() {
     }
 }
 
+#[test]
+fn without_reasons_the_same_tools_are_picked() {
+    let without = PickOptions { reasons: false, ..PickOptions::default() };
+    for request in REQUESTS.iter() {
+        let (told, bare) = (pick(&WORKPLACE, request, &PickOptions::default()), pick(&WORKPLACE, request, &without));
+        let scores = |selection: &Selection| {
+            let picks = selection.picks.iter().chain(&selection.required);
+            picks.map(|pick| (pick.tool.id.clone(), pick.score.to_bits())).collect::<Vec<_>>()
+        };
+        assert_eq!(scores(&told), scores(&bare), "{request}");
+        for pick in &bare.picks {
+            assert!(pick.reason.is_empty() && pick.provenance.keyword.is_none() && pick.provenance.fusion.is_none());
+        }
+        assert!(told.picks.iter().all(|pick| !pick.reason.is_empty()));
+        assert_eq!(serde_json::to_value(&told.ineligible).ok(), serde_json::to_value(&bare.ineligible).ok());
+    }
+}
+
 /// Rounds every number to four places: the last digits of a logarithm depend on the platform.
 fn rounded(value: Value) -> Value {
     match value {

@@ -64,6 +64,9 @@ pub(super) struct PickCommand {
     /// Show the evidence of every candidate and every reason for exclusion.
     #[arg(long, help_heading = heading::OUTPUT)]
     explain: bool,
+    /// Leave out what speaks for each pick, which takes time to find.
+    #[arg(long, conflicts_with = "explain", help_heading = heading::OUTPUT)]
+    no_reasons: bool,
     /// When to tell of the tool that would have been the best, had the caller been allowed to use it.
     #[arg(long, value_enum, value_name = "WHEN", default_value = "except-roles", help_heading = heading::OUTPUT)]
     tell_blocked: TellBlockedArg,
@@ -150,6 +153,7 @@ impl PickCommand {
             always_include: self.picks.always_include,
             access: self.asking.access.access(),
             timeout: deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()).max(LEAST_TIME)),
+            reasons: !self.no_reasons,
             debug: self.explain,
             tell_blocked: self.tell_blocked.into(),
             ..PickOptions::default()
@@ -309,7 +313,10 @@ fn list(text: &mut String, mark: &str, items: impl Iterator<Item = String>) -> s
 
 /// A pick, its reason, and what else is to be told of it.
 fn pick_lines(place: usize, pick: &Pick) -> String {
-    let mut text = format!("{:>2}. {}  {:.2}\n    {}", place + 1, pick.tool.id, pick.score, pick.reason);
+    let mut text = format!("{:>2}. {}  {:.2}", place + 1, pick.tool.id, pick.score);
+    if !pick.reason.is_empty() {
+        text.push_str(&format!("\n    {}", pick.reason));
+    }
     if let Some(Definition { detail, tokens, .. }) = pick.definition {
         text.push_str(&format!("\n    Shown: {}, {tokens} tokens", detail.name()));
     }

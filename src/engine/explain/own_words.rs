@@ -22,22 +22,23 @@ pub(super) fn own_words<'t>(tool: &'t Tool, terms: &[(&QueryTerm, Field)]) -> Ve
     let mut left = words.iter().filter(|word| word.is_none()).count();
     let wanted: HashMap<&str, usize> =
         terms.iter().enumerate().map(|(place, (query, _))| (query.term.as_str(), place)).collect();
-    let mut analyzer = Analyzer::new();
-    for (field, text) in texts {
-        if left == 0 {
-            break;
-        }
-        if terms.iter().zip(&words).all(|((_, own), word)| *own != field || word.is_some()) {
-            continue;
-        }
-        analyzer.terms(text, |found| {
-            let place = wanted.get(found.term).copied();
-            if let Some(place) = place.filter(|&place| terms[place].1 == field && words[place].is_none()) {
-                words[place] = Some(&text[found.start..found.end]);
-                left -= 1;
+    Analyzer::lend(|analyzer| {
+        for (field, text) in texts {
+            if left == 0 {
+                break;
             }
-        });
-    }
+            if terms.iter().zip(&words).all(|((_, own), word)| *own != field || word.is_some()) {
+                continue;
+            }
+            analyzer.terms(text, |found| {
+                let place = wanted.get(found.term).copied();
+                if let Some(place) = place.filter(|&place| terms[place].1 == field && words[place].is_none()) {
+                    words[place] = Some(&text[found.start..found.end]);
+                    left -= 1;
+                }
+            });
+        }
+    });
     words
 }
 

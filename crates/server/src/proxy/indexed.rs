@@ -215,6 +215,7 @@ impl Indexed {
             // A model that is shown no tool at all cannot even ask for one.
             min_score: if list.is_empty() { 0.0 } else { settings.min_score },
             access: Access { allow_unsafe: true, ..Access::default() },
+            reasons: false,
             ..PickOptions::default()
         };
         let selection = self.engine.pick(&query, &options).map_err(|error| {

@@ -1,0 +1,200 @@
+//! Unit vectors in eight bits a value, and their products.
+//!
+//! Each row has a scale of its own, so that its largest value is 127 steps away from zero and no value is further than half a
+//! step from what it was: a cosine of 256 dimensions is off by about 0.0007. `docs/results.md` tells what that is of a ranking.
+//!
+//! Products are sums of whole numbers, which have one result in whatever order they are added up: so they are the same to
+//! the bit on every processor.
+
+mod kernel;
+
+use ndarray::{Array1, ArrayView2};
+
+use self::kernel::dot_products;
+
+/// The most dimensions of a vector: so many products have a sum of 32 bits.
+pub(super) const MAX_DIMENSIONS: usize = 65_536;
+/// How many rows are held against one row of a request after the other, while they are near the processor: 16 KiB of 256
+/// dimensions.
+const BLOCK: usize = 64;
+/// The largest value of a row, in steps.
+const MOST_STEPS: f32 = 127.0;
+
+/// Vectors of one length, one a row, in eight bits a value.
+#[derive(Debug)]
+pub(super) struct Rows {
+    dimensions: usize,
+    values: Vec<i8>,
+    /// What a step is worth, by row; 0 where all values are.
+    scales: Vec<f32>,
+}
+
+impl Rows {
+    /// Makes so many rows of zeros.
+    pub(super) fn zeros(rows: usize, dimensions: usize) -> Self {
+        Self { dimensions, values: vec![0; rows * dimensions], scales: vec![0.0; rows] }
+    }
+
+    /// Takes vectors of finite values, one a row.
+    pub(super) fn of(vectors: ArrayView2<'_, f32>) -> Self {
+        let mut rows = Self::zeros(vectors.nrows(), vectors.ncols());
+        for (row, vector) in vectors.rows().into_iter().enumerate() {
+            rows.set(row, &vector.to_vec());
+        }
+        rows
+    }
+
+    /// Returns how many rows there are.
+    pub(super) fn len(&self) -> usize {
+        self.scales.len()
+    }
+
+    /// Puts a vector of finite values, one a dimension, into a row.
+    pub(super) fn set(&mut self, row: usize, vector: &[f32]) {
+        let scale = vector.iter().fold(0.0, |most: f32, value| most.max(value.abs())) / MOST_STEPS;
+        // Nothing is left of what is too small for a scale.
+        self.scales[row] = if scale.is_normal() { scale } else { 0.0 };
+        for (held, value) in self.values[row * self.dimensions..][..self.dimensions].iter_mut().zip(vector) {
+            *held = if scale.is_normal() { step(value / scale) } else { 0 };
+        }
+    }
+
+    /// Puts a row of others of the same length into a row.
+    pub(super) fn copy(&mut self, row: usize, others: &Self, from: usize) {
+        let (dimensions, values) = (self.dimensions, &others.values);
+        self.values[row * dimensions..][..dimensions].copy_from_slice(&values[from * dimensions..][..dimensions]);
+        self.scales[row] = others.scales[from];
+    }
+
+    /// Returns the vector of a row, as near to what it was as it is kept.
+    pub(super) fn row(&self, row: usize) -> Array1<f32> {
+        let values = &self.values[row * self.dimensions..][..self.dimensions];
+        values.iter().map(|&value| f32::from(value) * self.scales[row]).collect()
+    }
+
+    /// Returns the product of every row with each row of `request`: by the latter, then by the former.
+    pub(super) fn products(&self, request: &Self) -> Vec<Vec<f32>> {
+        let mut products = vec![vec![0.0; self.len()]; request.len()];
+        self.products_into(request, &mut products, 0);
+        products
+    }
+
+    /// Writes the product of every row with each row of `request`, from place `first` on.
+    pub(super) fn products_into(&self, request: &Self, products: &mut [Vec<f32>], first: usize) {
+        let dimensions = self.dimensions.max(1);
+        let mut sums = [0; BLOCK];
+        for (block, (rows, scales)) in self.values.chunks(BLOCK * dimensions).zip(self.scales.chunks(BLOCK)).enumerate()
+        {
+            let request = request.values.chunks_exact(dimensions).zip(&request.scales);
+            for ((vector, scale), products) in request.zip(&mut *products) {
+                let sums = &mut sums[..scales.len()];
+                dot_products(rows, vector, sums);
+                let products = &mut products[first + block * BLOCK..][..scales.len()];
+                for ((product, &sum), of_row) in products.iter_mut().zip(&*sums).zip(scales) {
+                    *product = sum as f32 * of_row * scale;
+                }
+            }
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a value is no further from zero than the largest, which is 127 steps"
+)]
+fn step(value: f32) -> i8 {
+    value.round() as i8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{Array2, ArrayView1, s};
+    use proptest::prelude::*;
+
+    /// Vectors of unit length, one a row, or of zeros; some values are much larger than others.
+    fn unit_rows(rows: usize, dimensions: usize) -> impl Strategy<Value = Array2<f32>> {
+        let value = prop_oneof![4 => -1.0_f32..1.0, 1 => prop::sample::select(vec![0.0, -0.0, 1e-45, 50.0, -50.0])];
+        prop::collection::vec(value, rows * dimensions).prop_map(move |values| {
+            let mut rows = Array2::from_shape_vec((rows, dimensions), values).expect("it fits");
+            for mut row in rows.rows_mut() {
+                let length = row.dot(&row).sqrt();
+                if length > 0.0 {
+                    row.mapv_inplace(|value| value / length);
+                }
+            }
+            rows
+        })
+    }
+
+    fn matrices() -> impl Strategy<Value = (Array2<f32>, Array2<f32>)> {
+        let edges = prop::sample::select(vec![1, 31, 32, 33, 63, 64, 96, 256, 384]);
+        (0..6_usize, 0..4_usize, prop_oneof![1..80_usize, edges])
+            .prop_flat_map(|(a, b, dimensions)| (unit_rows(a, dimensions), unit_rows(b, dimensions)))
+    }
+
+    fn each(products: &[Vec<f32>]) -> impl Iterator<Item = (usize, usize, f32)> {
+        let products = products.iter().enumerate();
+        products.flat_map(|(column, rows)| rows.iter().enumerate().map(move |(row, &product)| (column, row, product)))
+    }
+
+    /// The largest value of each row, in which its steps are counted.
+    fn largest(row: ArrayView1<'_, f32>) -> f32 {
+        row.iter().fold(0.0, |most: f32, value| most.max(value.abs()))
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_is_further_than_half_a_step_from_what_it_was((matrix, _) in matrices()) {
+            let rows = Rows::of(matrix.view());
+            for (at, row) in matrix.rows().into_iter().enumerate() {
+                for (kept, value) in rows.row(at).iter().zip(row) {
+                    let bound = 0.5001 * largest(row) / 127.0 + f32::MIN_POSITIVE;
+                    prop_assert!((kept - value).abs() <= bound, "{} {}", kept, value);
+                }
+            }
+        }
+
+        #[test]
+        fn products_are_off_by_no_more_than_the_rounding((a, b) in matrices()) {
+            let found = Rows::of(a.view()).products(&Rows::of(b.view()));
+            prop_assert!(found.len() == b.nrows() && found.iter().all(|products| products.len() == a.nrows()));
+            for (column, row, product) in each(&found) {
+                let exact = a.row(row).iter().zip(b.row(column)).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+                // Each vector of unit length, with what half a step in each value of the other comes to at most.
+                let off = |values: ArrayView1<'_, f32>| f64::from(largest(values)) / 254.0 * (a.ncols() as f64).sqrt();
+                let (of_row, of_column) = (off(a.row(row)), off(b.row(column)));
+                let bound = of_row + of_column + of_row * of_column + 1e-5;
+                prop_assert!((f64::from(product) - exact).abs() <= bound, "{} is not {}", product, exact);
+            }
+        }
+
+        #[test]
+        fn a_product_does_not_depend_on_the_other_rows((a, b) in matrices()) {
+            let all = Rows::of(a.view()).products(&Rows::of(b.view()));
+            for (column, row, product) in each(&all) {
+                let (one, other) = (a.slice(s![row..=row, ..]), b.slice(s![column..=column, ..]));
+                prop_assert_eq!(Rows::of(one).products(&Rows::of(other))[0][0].to_bits(), product.to_bits());
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_vectors_do_not_overflow() {
+        for dimensions in [1, 256, 4096, MAX_DIMENSIONS] {
+            let even = Array2::from_elem((1, dimensions), 1.0 / (dimensions as f32).sqrt());
+            let (even, against) = (Rows::of(even.view()), Rows::of((-even).view()));
+            assert!((even.products(&even)[0][0] - 1.0).abs() < 1e-3, "{dimensions}");
+            assert!((even.products(&against)[0][0] + 1.0).abs() < 1e-3, "{dimensions}");
+        }
+    }
+
+    #[test]
+    fn a_copied_row_is_the_same() {
+        let matrix = Array2::from_shape_vec((2, 3), vec![0.6, 0.0, -0.8, 0.0, 1.0, 0.0]).expect("it fits");
+        let rows = Rows::of(matrix.view());
+        let mut other = Rows::zeros(1, 3);
+        other.copy(0, &rows, 0);
+        assert_eq!(other.row(0), rows.row(0));
+    }
+}

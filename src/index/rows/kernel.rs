@@ -1,0 +1,109 @@
+//! The loop over products, once for each set of vector instructions, of which the processor's is taken.
+
+use pulp::{Arch, NullaryFnOnce};
+
+/// Writes the dot product of each of `rows`, which stand one after the other, with a vector of at most 65,536 values.
+pub(super) fn dot_products(rows: &[i8], vector: &[i8], products: &mut [i32]) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vnni") {
+        #[expect(unsafe_code, reason = "instructions that not every processor has")]
+        // SAFETY: this processor has them.
+        return unsafe { vnni::dot_products(rows, vector, products) };
+    }
+    Arch::new().dispatch(Plain { rows, vector, products });
+}
+
+/// What the compiler makes of the loop, with the instructions that `pulp` finds.
+struct Plain<'a> {
+    rows: &'a [i8],
+    vector: &'a [i8],
+    products: &'a mut [i32],
+}
+
+impl NullaryFnOnce for Plain<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (product, row) in self.products.iter_mut().zip(self.rows.chunks_exact(self.vector.len().max(1))) {
+            *product = dot(row, self.vector);
+        }
+    }
+}
+
+#[inline(always)]
+fn dot(a: &[i8], b: &[i8]) -> i32 {
+    a.iter().zip(b).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum()
+}
+
+/// With the instruction for such products that x86 processors have since about 2019: in a quarter of the time.
+#[cfg(target_arch = "x86_64")]
+mod vnni {
+    use std::arch::x86_64::{
+        __m512i, _mm512_dpbusd_epi32, _mm512_loadu_si512, _mm512_reduce_add_epi32, _mm512_set1_epi8,
+        _mm512_setzero_si512, _mm512_xor_si512,
+    };
+
+    /// How many values the instruction takes.
+    const LANES: usize = 64;
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    pub(super) fn dot_products(rows: &[i8], vector: &[i8], products: &mut [i32]) {
+        // The values of one factor have no sign: 128 is added to those of the rows, and taken away again in the sums.
+        let added = 128 * vector.iter().map(|&value| i32::from(value)).sum::<i32>();
+        for (product, row) in products.iter_mut().zip(rows.chunks_exact(vector.len().max(1))) {
+            *product = dot(row, vector) - added;
+        }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    #[inline]
+    fn dot(a: &[i8], b: &[i8]) -> i32 {
+        let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+        let mut sums = _mm512_setzero_si512();
+        for (a, b) in a.iter().zip(b) {
+            let unsigned = _mm512_xor_si512(load(a), _mm512_set1_epi8(i8::MIN));
+            sums = _mm512_dpbusd_epi32(sums, unsigned, load(b));
+        }
+        let rest = a_rest.iter().zip(b_rest).map(|(&a, &b)| (i32::from(a) + 128) * i32::from(b));
+        _mm512_reduce_add_epi32(sums) + rest.sum::<i32>()
+    }
+
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    fn load(values: &[i8; LANES]) -> __m512i {
+        #[expect(unsafe_code, reason = "vectors are loaded through pointers")]
+        // SAFETY: there are as many bytes as are loaded, and they need not be aligned.
+        unsafe {
+            _mm512_loadu_si512(values.as_ptr().cast())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn values(count: usize) -> impl Strategy<Value = Vec<i8>> {
+        let value = prop_oneof![3 => any::<i8>(), 1 => prop::sample::select(vec![i8::MIN, i8::MAX])];
+        prop::collection::vec(value, count)
+    }
+
+    proptest! {
+        #[test]
+        fn every_loop_gives_the_products_of_the_definition(
+            (rows, vector) in (0..5_usize, prop_oneof![1..140_usize, Just(256_usize)])
+                .prop_flat_map(|(rows, dimensions)| (values(rows * dimensions), values(dimensions))),
+        ) {
+            let naive = |row: &[i8]| row.iter().zip(&vector).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum();
+            let expected: Vec<i32> = rows.chunks(vector.len()).map(naive).collect();
+            let mut products = vec![0; expected.len()];
+            dot_products(&rows, &vector, &mut products);
+            prop_assert_eq!(&products, &expected);
+            products.fill(0);
+            Plain { rows: &rows, vector: &vector, products: &mut products }.call();
+            prop_assert_eq!(&products, &expected);
+        }
+    }
+}

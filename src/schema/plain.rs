@@ -1,0 +1,213 @@
+//! Schemas that need not be compiled to know that they can be.
+//!
+//! Nearly all parameters of tools are written with a few keywords, each with the kind of value that it wants. Seeing that
+//! takes a hundredth of the time that compiling does, and a catalog is checked whenever it is read. Everything else (references,
+//! patterns, names of drafts, keywords not in the list, mistakes) is left to the compiler, and so is every complaint.
+
+use serde_json::{Map, Value};
+
+/// What `type` may be.
+const KINDS: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
+
+/// The drafts in which all keywords below want the same, as they are named by what writes schemas.
+const DRAFTS: [&str; 2] = ["http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"];
+
+/// Returns `true` if a schema is certain to compile; if it returns `false`, it may.
+pub(super) fn is_plain(schema: &Map<String, Value>) -> bool {
+    let is_known = |draft: &Value| draft.as_str().is_some_and(|draft| DRAFTS.contains(&draft));
+    schema.iter().all(|(keyword, value)| if keyword == "$schema" { is_known(value) } else { fits(keyword, value) })
+}
+
+fn is_plain_within(schema: &Value) -> bool {
+    match schema {
+        Value::Bool(_) => true,
+        Value::Object(members) => members.iter().all(|(keyword, value)| fits(keyword, value)),
+        _ => false,
+    }
+}
+
+/// Returns `true` if a keyword has a value that it may have.
+fn fits(keyword: &str, value: &Value) -> bool {
+    match keyword {
+        "type" => {
+            is_kind(value) || value.as_array().is_some_and(|kinds| kinds.iter().all(is_kind) && are_several(kinds))
+        }
+        "properties" => {
+            value.as_object().is_some_and(|members: &Map<String, Value>| members.values().all(is_plain_within))
+        }
+        "items" | "additionalProperties" | "not" => is_plain_within(value),
+        "anyOf" | "oneOf" | "allOf" => {
+            value.as_array().is_some_and(|schemas| !schemas.is_empty() && schemas.iter().all(is_plain_within))
+        }
+        "required" => value.as_array().is_some_and(|names| names.iter().all(Value::is_string)),
+        "enum" => value.as_array().is_some_and(|values| are_several(values)),
+        "const" | "default" => true,
+        "examples" => value.is_array(),
+        "title" | "description" | "format" => value.is_string(),
+        "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => value.is_number(),
+        "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" => value.is_u64(),
+        "deprecated" | "readOnly" | "writeOnly" | "uniqueItems" => value.is_boolean(),
+        _ => false,
+    }
+}
+
+fn is_kind(value: &Value) -> bool {
+    value.as_str().is_some_and(|kind| KINDS.contains(&kind))
+}
+
+/// At least one, and none twice.
+fn are_several(values: &[Value]) -> bool {
+    !values.is_empty() && values.len() <= 64 && (1..values.len()).all(|at| !values[..at].contains(&values[at]))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::compile;
+
+    fn plain(schema: &Value) -> bool {
+        schema.as_object().is_some_and(is_plain)
+    }
+
+    /// Values that keywords may have, and some that they may not.
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop::sample::select(vec![
+            json!(null),
+            json!(true),
+            json!(false),
+            json!(0),
+            json!(3),
+            json!(-1),
+            json!(1.5),
+            json!("string"),
+            json!("integer"),
+            json!("any"),
+            json!([]),
+            json!({}),
+            json!(["a"]),
+            json!(["a", "a"]),
+            json!(["string", "null"]),
+            json!([{}]),
+            json!([true, 1]),
+            json!(["string", "string"]),
+            json!(1e300),
+            json!(u64::MAX),
+            json!("(?=a)"),
+            json!(DRAFTS[0]),
+            json!(DRAFTS[1]),
+        ]);
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            let keyword = prop::sample::select(vec![
+                "type", "properties", "items", "additionalProperties", "not", "anyOf", "oneOf", "allOf", "required", "enum", "const",
+                "default", "examples", "title", "description", "minimum", "maximum", "minLength", "maxLength", "minItems",
+                "uniqueItems", "deprecated", "pattern", "$ref", "$schema", "$id", "id", "definitions", "exclusiveMinimum", "format",
+            ]);
+            let members = prop::collection::vec((keyword, inner.clone()), 0..5);
+            prop_oneof![
+                4 => members.prop_map(|members| members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+                1 => prop::collection::vec(inner, 0..3).prop_map(Value::Array),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1_000, max_global_rejects: 100_000, ..ProptestConfig::default() })]
+        #[test]
+        fn what_is_plain_compiles(schema in value()) {
+            prop_assume!(plain(&schema));
+            prop_assert!(compile(&schema).is_ok(), "{}", schema);
+        }
+    }
+
+    #[test]
+    fn each_keyword_is_held_to_what_it_wants() {
+        let keywords = [
+            "type",
+            "properties",
+            "items",
+            "additionalProperties",
+            "not",
+            "anyOf",
+            "oneOf",
+            "allOf",
+            "required",
+            "enum",
+            "const",
+            "default",
+            "examples",
+            "title",
+            "description",
+            "minimum",
+            "maximum",
+            "minLength",
+            "maxLength",
+            "minItems",
+            "maxItems",
+            "minProperties",
+            "maxProperties",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+            "format",
+            "deprecated",
+            "readOnly",
+            "writeOnly",
+            "uniqueItems",
+        ];
+        let values = [
+            json!(null),
+            json!(true),
+            json!(0),
+            json!(-1),
+            json!(1.5),
+            json!("string"),
+            json!("any"),
+            json!([]),
+            json!({}),
+            json!(["a"]),
+            json!(["a", "a"]),
+            json!(["string", "null"]),
+            json!(["string", "string"]),
+            json!([{}]),
+            json!({"a": {}}),
+            json!({"a": 1}),
+            json!({"type": "any"}),
+            json!(u64::MAX),
+            json!(1e300),
+        ];
+        for keyword in keywords {
+            let schemas = values.iter().map(|value| json!({keyword: value}));
+            let plain: Vec<Value> = schemas.filter(plain).collect();
+            assert!(!plain.is_empty(), "{keyword}");
+            for (schema, draft) in plain.iter().flat_map(|schema| DRAFTS.map(|draft| (schema, draft))) {
+                let mut named = schema.clone();
+                named["$schema"] = draft.into();
+                assert!(
+                    compile(schema).is_ok()
+                        && super::is_plain(named.as_object().expect("it is one"))
+                        && compile(&named).is_ok(),
+                    "{named}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_only_a_compiler_can_tell_is_not_plain() {
+        for schema in [
+            json!({"$ref": "#/x"}),
+            json!({"pattern": "("}),
+            json!({"$schema": "http://json-schema.org/draft-04/schema#"}),
+            json!({"minimum": 1, "exclusiveMinimum": true}),
+            json!({"properties": {"a": {"type": "file"}}}),
+            json!(3),
+        ] {
+            assert!(!plain(&schema), "{schema}");
+        }
+        assert!(plain(
+            &json!({"type": "object", "properties": {"path": {"type": ["string", "null"], "description": "Where"}}, "required": ["path", "path"]})
+        ));
+    }
+}
