@@ -105,7 +105,7 @@ impl Analyzer {
         let mut analyzer = KEPT.take().unwrap_or_else(Self::new);
         let given = use_it(&mut analyzer);
         if analyzer.known.len() > MOST_KEPT {
-            analyzer.known = HashMap::new();
+            (analyzer.known, analyzer.places) = (Vec::new(), HashMap::new());
         }
         KEPT.set(Some(analyzer));
         given
