@@ -9,6 +9,7 @@
 
 use std::cell::Cell;
 use std::iter::Peekable;
+use std::str::Chars;
 use std::sync::LazyLock;
 
 use foldhash::{HashMap, HashMapExt};
@@ -68,7 +69,9 @@ pub(crate) struct AnalyzedTerm<'a> {
 /// Turns texts into terms. It remembers the stems of words, so that one for many texts is quicker than one for each.
 pub(crate) struct Analyzer {
     filters: TextAnalyzer,
-    known: HashMap<Box<str>, Known>,
+    known: Vec<Known>,
+    /// Where each word stands among the known ones.
+    places: HashMap<Box<str>, usize>,
 }
 
 /// How many words the analyzer of a thread knows from one text to the next; they take half a megabyte.
@@ -94,7 +97,7 @@ impl Analyzer {
             .filter(AsciiFoldingFilter)
             .filter(Stemmer::new(Language::English))
             .build();
-        Self { filters, known: HashMap::new() }
+        Self { filters, known: Vec::new(), places: HashMap::new() }
     }
 
     /// Lends the analyzer of this thread, for a few texts: requests repeat words, and so do the tools that answer them.
@@ -102,7 +105,7 @@ impl Analyzer {
         let mut analyzer = KEPT.take().unwrap_or_else(Self::new);
         let given = use_it(&mut analyzer);
         if analyzer.known.len() > MOST_KEPT {
-            analyzer.known = HashMap::new();
+            (analyzer.known, analyzer.places) = (Vec::new(), HashMap::new());
         }
         KEPT.set(Some(analyzer));
         given
@@ -142,18 +145,22 @@ impl Analyzer {
     }
 
     fn known(&mut self, word: &str) -> &Known {
+        let place = self.places.get(word).copied().unwrap_or_else(|| self.learn(word));
+        &self.known[place]
+    }
+
+    /// Finds out what becomes of a word, and returns its place.
+    fn learn(&mut self, word: &str) -> usize {
         if self.known.len() >= MOST_KNOWN {
             self.known.clear();
+            self.places.clear();
         }
-        // Looked up twice rather than owned each time.
-        if !self.known.contains_key(word) {
-            let mut stem = Box::default();
-            self.filters.token_stream(word).process(&mut |token| stem = token.text.as_str().into());
-            let split = split(word, &stem);
-            let known = Known { stem, split, is_stop_word: is_stop_word(word) };
-            self.known.insert(word.into(), known);
-        }
-        &self.known[word]
+        let mut stem = Box::default();
+        self.filters.token_stream(word).process(&mut |token| stem = token.text.as_str().into());
+        let split = split(word, &stem);
+        self.places.insert(word.into(), self.known.len());
+        self.known.push(Known { stem, split, is_stop_word: is_stop_word(word) });
+        self.known.len() - 1
     }
 }
 
@@ -242,7 +249,7 @@ impl Iterator for Words<'_> {
         let mut end = after_first;
         let mut previous = first;
         while let Some(current) = letters.next() {
-            if is_boundary(previous, current, letters.clone().next()) {
+            if is_boundary(previous, current, letters.clone()) {
                 break;
             }
             end += current.len_utf8();
@@ -253,14 +260,14 @@ impl Iterator for Words<'_> {
     }
 }
 
-/// Returns `true` if a word ends between `previous` and `current`.
-fn is_boundary(previous: char, current: char, next: Option<char>) -> bool {
+/// Returns `true` if a word ends between `previous` and `current`, which `behind` follows.
+fn is_boundary(previous: char, current: char, mut behind: Chars<'_>) -> bool {
     !current.is_alphanumeric()
         || is_unspaced(current)
         || previous.is_numeric() != current.is_numeric()
         || (previous.is_lowercase() && current.is_uppercase())
         // `HTTPResponse`: the last capital before a lowercase letter starts a word.
-        || (previous.is_uppercase() && current.is_uppercase() && next.is_some_and(char::is_lowercase))
+        || (previous.is_uppercase() && current.is_uppercase() && behind.next().is_some_and(char::is_lowercase))
 }
 
 /// Scripts whose words are not set apart by spaces, and Hangul, whose words carry particles.
