@@ -12,8 +12,9 @@ use std::iter::Peekable;
 use std::sync::LazyLock;
 
 use foldhash::{HashMap, HashMapExt};
+use frostem::{Algorithm, Stemmer};
 use serde::Serialize;
-use tantivy::tokenizer::{AsciiFoldingFilter, Language, LowerCaser, RawTokenizer, Stemmer, TextAnalyzer, TokenStream};
+use unicode_normalization::char::{decompose_compatible, is_combining_mark};
 
 use crate::function_words::is_stop_word;
 
@@ -67,7 +68,7 @@ pub(crate) struct AnalyzedTerm<'a> {
 
 /// Turns texts into terms. It remembers the stems of words, so that one for many texts is quicker than one for each.
 pub(crate) struct Analyzer {
-    filters: TextAnalyzer,
+    stemmer: Stemmer,
     known: HashMap<Box<str>, Known>,
 }
 
@@ -89,12 +90,7 @@ struct Known {
 
 impl Analyzer {
     pub(crate) fn new() -> Self {
-        let filters = TextAnalyzer::builder(RawTokenizer::default())
-            .filter(LowerCaser)
-            .filter(AsciiFoldingFilter)
-            .filter(Stemmer::new(Language::English))
-            .build();
-        Self { filters, known: HashMap::new() }
+        Self { stemmer: Stemmer::new(Algorithm::English), known: HashMap::new() }
     }
 
     /// Lends the analyzer of this thread, for a few texts: requests repeat words, and so do the tools that answer them.
@@ -147,13 +143,64 @@ impl Analyzer {
         }
         // Looked up twice rather than owned each time.
         if !self.known.contains_key(word) {
-            let mut stem = Box::default();
-            self.filters.token_stream(word).process(&mut |token| stem = token.text.as_str().into());
+            let stem: Box<str> = self.stemmer.stem(&plain(word)).into();
             let split = split(word, &stem);
             let known = Known { stem, split, is_stop_word: is_stop_word(word) };
             self.known.insert(word.into(), known);
         }
         &self.known[word]
+    }
+}
+
+/// Returns a word in small letters, those of the Latin alphabet without accents.
+fn plain(word: &str) -> String {
+    let mut plain = String::with_capacity(word.len());
+    for c in word.chars().flat_map(char::to_lowercase) {
+        if c.is_ascii() {
+            plain.push(c);
+        } else {
+            push_plain(c, &mut plain);
+        }
+    }
+    plain
+}
+
+/// Adds a letter in small ASCII letters, if it is one of these with marks or in another form, or stands for some of them; else
+/// as it is.
+fn push_plain(c: char, plain: &mut String) {
+    let ascii = match c {
+        'æ' => "ae",
+        'œ' => "oe",
+        'ß' => "ss",
+        'þ' => "th",
+        'ə' => "a",
+        'ɓ' => "b",
+        'đ' | 'ð' | 'ɗ' => "d",
+        'ǝ' | 'ɛ' => "e",
+        'ǥ' => "g",
+        'ħ' => "h",
+        'ı' => "i",
+        'ƙ' => "k",
+        'ł' | 'ŀ' => "l",
+        'ŋ' | 'ŉ' => "n",
+        'ø' | 'ɔ' => "o",
+        'ŧ' => "t",
+        'ƴ' => "y",
+        'ƶ' => "z",
+        _ => "",
+    };
+    plain.push_str(ascii);
+    if ascii.is_empty() {
+        let start = plain.len();
+        let mut is_plain = true;
+        decompose_compatible(c, |part| {
+            is_plain &= part.is_ascii_alphanumeric() || is_combining_mark(part);
+            plain.extend(part.is_ascii().then(|| part.to_ascii_lowercase()));
+        });
+        if !is_plain || plain.len() == start {
+            plain.truncate(start);
+            plain.push(c);
+        }
     }
 }
 
@@ -337,13 +384,32 @@ mod tests {
             assert_eq!(term(one), term(other), "{one} {other}");
         }
         assert_eq!(term("terminals running"), "terminal run terminal run", "a pair has the terms of its words");
-        let mut stemmer =
-            TextAnalyzer::builder(RawTokenizer::default()).filter(Stemmer::new(Language::English)).build();
+        let stemmer = Stemmer::new(Algorithm::English);
         for (stem, words) in SPLIT_STEMS.iter() {
             for (word, first) in words {
-                stemmer.token_stream(word).process(&mut |token| assert_eq!(&token.text, stem, "{word}"));
+                assert_eq!(stemmer.stem(word), *stem, "{word}");
                 assert_ne!(first, stem, "{word} is not told apart");
             }
+        }
+    }
+
+    #[test]
+    fn letters_are_small_and_plain() {
+        for (word, expected) in [
+            ("Größe", "grosse"),
+            ("ŁÓDŹ", "lodz"),
+            ("Ærø", "aero"),
+            ("Þingvellir", "thingvellir"),
+            ("ﬁle", "file"),
+            ("ＡＢ１２", "ab12"),
+            ("x²", "x2"),
+            ("Việt", "viet"),
+            ("e\u{301}te\u{301}", "e\u{301}te\u{301}"),
+            ("Привет", "привет"),
+            ("が한ώ", "が한ώ"),
+            ("½", "½"),
+        ] {
+            assert_eq!(plain(word), expected, "{word}");
         }
     }
 
