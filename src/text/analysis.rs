@@ -13,8 +13,9 @@ use std::str::Chars;
 use std::sync::LazyLock;
 
 use foldhash::{HashMap, HashMapExt};
+use frostem::{Algorithm, Stemmer};
 use serde::Serialize;
-use tantivy::tokenizer::{AsciiFoldingFilter, Language, LowerCaser, RawTokenizer, Stemmer, TextAnalyzer, TokenStream};
+use unicode_normalization::char::{decompose_compatible, is_combining_mark};
 
 use crate::function_words::is_stop_word;
 
@@ -68,7 +69,7 @@ pub(crate) struct AnalyzedTerm<'a> {
 
 /// Turns texts into terms. It remembers the stems of words, so that one for many texts is quicker than one for each.
 pub(crate) struct Analyzer {
-    filters: TextAnalyzer,
+    stemmer: Stemmer,
     known: Vec<Known>,
     /// Where each word stands among the known ones.
     places: HashMap<Box<str>, usize>,
@@ -92,12 +93,7 @@ struct Known {
 
 impl Analyzer {
     pub(crate) fn new() -> Self {
-        let filters = TextAnalyzer::builder(RawTokenizer::default())
-            .filter(LowerCaser)
-            .filter(AsciiFoldingFilter)
-            .filter(Stemmer::new(Language::English))
-            .build();
-        Self { filters, known: Vec::new(), places: HashMap::new() }
+        Self { stemmer: Stemmer::new(Algorithm::English), known: Vec::new(), places: HashMap::new() }
     }
 
     /// Lends the analyzer of this thread, for a few texts: requests repeat words, and so do the tools that answer them.
@@ -155,12 +151,63 @@ impl Analyzer {
             self.known.clear();
             self.places.clear();
         }
-        let mut stem = Box::default();
-        self.filters.token_stream(word).process(&mut |token| stem = token.text.as_str().into());
+        let stem: Box<str> = self.stemmer.stem(&plain(word)).into();
         let split = split(word, &stem);
         self.places.insert(word.into(), self.known.len());
         self.known.push(Known { stem, split, is_stop_word: is_stop_word(word) });
         self.known.len() - 1
+    }
+}
+
+/// Returns a word in small letters, those of the Latin alphabet without accents.
+fn plain(word: &str) -> String {
+    let mut plain = String::with_capacity(word.len());
+    for c in word.chars().flat_map(char::to_lowercase) {
+        if c.is_ascii() {
+            plain.push(c);
+        } else {
+            push_plain(c, &mut plain);
+        }
+    }
+    plain
+}
+
+/// Adds a letter in small ASCII letters, if it is one of these with marks or in another form, or stands for some of them; else
+/// as it is.
+fn push_plain(c: char, plain: &mut String) {
+    let ascii = match c {
+        'æ' => "ae",
+        'œ' => "oe",
+        'ß' => "ss",
+        'þ' => "th",
+        'ə' => "a",
+        'ɓ' => "b",
+        'đ' | 'ð' | 'ɗ' => "d",
+        'ǝ' | 'ɛ' => "e",
+        'ǥ' => "g",
+        'ħ' => "h",
+        'ı' => "i",
+        'ƙ' => "k",
+        'ł' | 'ŀ' => "l",
+        'ŋ' | 'ŉ' => "n",
+        'ø' | 'ɔ' => "o",
+        'ŧ' => "t",
+        'ƴ' => "y",
+        'ƶ' => "z",
+        _ => "",
+    };
+    plain.push_str(ascii);
+    if ascii.is_empty() {
+        let start = plain.len();
+        let mut is_plain = true;
+        decompose_compatible(c, |part| {
+            is_plain &= part.is_ascii_alphanumeric() || is_combining_mark(part);
+            plain.extend(part.is_ascii().then(|| part.to_ascii_lowercase()));
+        });
+        if !is_plain || plain.len() == start {
+            plain.truncate(start);
+            plain.push(c);
+        }
     }
 }
 
@@ -344,13 +391,32 @@ mod tests {
             assert_eq!(term(one), term(other), "{one} {other}");
         }
         assert_eq!(term("terminals running"), "terminal run terminal run", "a pair has the terms of its words");
-        let mut stemmer =
-            TextAnalyzer::builder(RawTokenizer::default()).filter(Stemmer::new(Language::English)).build();
+        let stemmer = Stemmer::new(Algorithm::English);
         for (stem, words) in SPLIT_STEMS.iter() {
             for (word, first) in words {
-                stemmer.token_stream(word).process(&mut |token| assert_eq!(&token.text, stem, "{word}"));
+                assert_eq!(stemmer.stem(word), *stem, "{word}");
                 assert_ne!(first, stem, "{word} is not told apart");
             }
+        }
+    }
+
+    #[test]
+    fn letters_are_small_and_plain() {
+        for (word, expected) in [
+            ("Größe", "grosse"),
+            ("ŁÓDŹ", "lodz"),
+            ("Ærø", "aero"),
+            ("Þingvellir", "thingvellir"),
+            ("ﬁle", "file"),
+            ("ＡＢ１２", "ab12"),
+            ("x²", "x2"),
+            ("Việt", "viet"),
+            ("e\u{301}te\u{301}", "e\u{301}te\u{301}"),
+            ("Привет", "привет"),
+            ("が한ώ", "が한ώ"),
+            ("½", "½"),
+        ] {
+            assert_eq!(plain(word), expected, "{word}");
         }
     }
 
