@@ -1,5 +1,5 @@
 //! What is measured: building an engine; picking by keyword and with the static model (the default), with a request of
-//! one part and one of three sentences, with and without evidence; picking for a role that may see ten tools, resolving
+//! one part and one of three sentences, with and without reasons; picking for a role that may see ten tools, resolving
 //! a name, embedding a request and 1,000 tools, and by how much a pick overruns its deadline.
 //!
 //! On what: catalogs of 100 to 10,000 tools for building and 1,000 to 100,000 for picking, made from a fixed seed. Words follow Zipf's law, as they do in
@@ -135,21 +135,18 @@ fn build(criterion: &mut Criterion) {
 fn pick(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("pick");
     let options = PickOptions::default();
-    let with_evidence = PickOptions { debug: true, ..PickOptions::default() };
+    let bare = PickOptions { reasons: false, ..PickOptions::default() };
     let (one, three) = (queries(), three_sentences());
     for size in PICK_SIZES {
         let catalog = catalog(size, false);
-        let builds: [(&str, fn(Catalog) -> Result<Engine, IndexError>); 2] =
-            [("keyword", keyword_engine), ("static", Engine::new)];
-        for (mode, build) in builds {
-            let engine = build(catalog.clone()).expect("it builds");
+        let keyword = keyword_engine(catalog.clone()).expect("it builds");
+        for (mode, engine) in [("keyword", keyword), ("static", Engine::new(catalog).expect("it builds"))] {
             assert_finds(&engine, usize::from(mode == "static"));
             cycle(&mut group, BenchmarkId::new(mode, size), &engine, &one, &options);
             cycle(&mut group, BenchmarkId::new(format!("{mode}_three_sentences"), size), &engine, &three, &options);
-            let told = engine.pick(&one[0], &with_evidence).expect("it picks");
-            assert!(told.considered.is_some());
-            assert!(engine.pick(&one[0], &options).expect("it picks").considered.is_none());
-            cycle(&mut group, BenchmarkId::new(format!("{mode}_evidence"), size), &engine, &one, &with_evidence);
+            let reason = |options| engine.pick(&one[0], options).expect("it picks").picks[0].reason.clone();
+            assert!(!reason(&options).is_empty() && reason(&bare).is_empty());
+            cycle(&mut group, BenchmarkId::new(format!("{mode}_without_reasons"), size), &engine, &one, &bare);
         }
     }
     let engine = keyword_engine(catalog(10_000, true)).expect("it builds");
