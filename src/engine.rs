@@ -185,7 +185,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`PickError`] when an option makes no sense or names an unknown tool, or the index fails. What goes wrong
+    /// [`PickError`] when an option makes no sense or names an unknown tool. What goes wrong
     /// with models, scorers and time is not an error: it stands in [`Selection::degraded`].
     pub fn pick(&self, query: &Query, options: &PickOptions) -> Result<Selection, PickError> {
         if options.rerank == Rerank::Always && self.reranker.is_none() {
@@ -195,8 +195,8 @@ impl Engine {
         let mut request = Request::new(&self.index, query, options)?.with_examples(self.examples.as_deref());
         report.ran(Stage::Eligibility);
         let mut ranked = match &self.scorer {
-            Some(scorer) => ranked::score(&request, (scorer, self.shortlist), &mut embeddings, &mut report)?,
-            None => ranked::fuse(&request, &mut embeddings, &mut report)?,
+            Some(scorer) => ranked::score(&request, (scorer, self.shortlist), &mut embeddings, &mut report),
+            None => ranked::fuse(&request, &mut embeddings, &mut report),
         };
         if let Some(prior) = &self.prior {
             ranked::raise(prior, &request, &mut ranked, &mut report);
@@ -208,7 +208,7 @@ impl Engine {
             skills = Some((index, picked));
         }
         let reranker = self.reranker.as_ref();
-        let parts = parts::parts(&request, &ranked, &mut report)?;
+        let parts = parts::parts(&request, &ranked, &mut report);
         let window = rerank::window(&request, reranker);
         let mut candidates = Candidates::new(&request, &ranked, parts, window, &mut report);
         let reranked = rerank::rerank(&request, &ranked, reranker, &mut candidates, &mut report);
@@ -279,10 +279,10 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`PickError`] when the options are invalid, or a retriever that the mode needs fails.
+    /// [`PickError`] when the options are invalid.
     pub fn retriever_scores(&self, query: &Query, options: &PickOptions) -> Result<Vec<RetrieverScores>, PickError> {
         let request = Request::new(&self.index, query, options)?.with_examples(self.examples.as_deref());
-        let said = signals::signals(&request, &mut Embeddings::default(), &mut Report::new())?;
+        let said = signals::signals(&request, &mut Embeddings::default(), &mut Report::new());
         Ok(said.signals.into_iter().map(RetrieverScores::from).collect())
     }
 

@@ -13,7 +13,7 @@ use crate::embed::ModelKind;
 use crate::function_words::says_something;
 use crate::fuse::{Fused, Fusion, Retriever, Signals};
 use crate::index::Vectors;
-use crate::options::{Choice, PickError};
+use crate::options::Choice;
 use crate::ranking::ToolId;
 use crate::retrieve::{self, FoundTerm, Signal, query_terms};
 use crate::select::static_vectors;
@@ -37,20 +37,16 @@ impl Part<'_> {
 }
 
 /// Asks for each part of the request, where there are several and the picks are to cover them; else there are none.
-pub(super) fn parts<'q>(
-    request: &Request<'q>,
-    ranked: &Ranked,
-    report: &mut Report,
-) -> Result<Vec<Part<'q>>, PickError> {
+pub(super) fn parts<'q>(request: &Request<'q>, ranked: &Ranked, report: &mut Report) -> Vec<Part<'q>> {
     let (index, options) = (request.index, request.options);
-    let Ranked::Fused { fused, sentences, .. } = ranked else { return Ok(Vec::new()) };
+    let Ranked::Fused { fused, sentences, .. } = ranked else { return Vec::new() };
     if options.choice != Choice::Set || options.max_candidates < 2 || fused.method != Fusion::Weighted {
-        return Ok(Vec::new());
+        return Vec::new();
     }
     let mut texts = request.query.clauses();
     texts.retain(|text| says_something(text));
     if texts.len() < 2 {
-        return Ok(Vec::new());
+        return Vec::new();
     }
     let vectors = static_vectors(index).filter(|_| request.mode.uses_semantic());
     let mut cosines = match vectors.map(|vectors| embed(vectors, &texts, request)).transpose() {
@@ -60,7 +56,7 @@ pub(super) fn parts<'q>(
         }),
         Err(reason) => {
             report.degraded(Stage::Select, format!("{reason}; the parts of the request are not told apart"));
-            return Ok(Vec::new());
+            return Vec::new();
         }
     };
     let parts = texts.into_iter().enumerate().map(|(place, text)| {
@@ -78,7 +74,7 @@ pub(super) fn parts<'q>(
             }
             signals.push((Retriever::Static, signal));
         }
-        Ok(Part { text, terms, fused: Fused::new(signals, Fusion::Weighted, request.rankable()) })
+        Part { text, terms, fused: Fused::new(signals, Fusion::Weighted, request.rankable()) }
     });
     parts.collect()
 }

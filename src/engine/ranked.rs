@@ -9,7 +9,6 @@ use super::signals::{Embeddings, Said, signals};
 use crate::access::Eligibility;
 use crate::catalog::Catalog;
 use crate::fuse::{Fused, Fusion, Mode};
-use crate::options::PickError;
 use crate::ranking::{Candidate, ToolId, top_k};
 use crate::retrieve::FoundTerm;
 use crate::scorer::{self, NoScores, Score, Scorer, ScorerError};
@@ -157,19 +156,15 @@ impl Ranked {
 }
 
 /// Retrieves and fuses: the built-in ranking.
-pub(super) fn fuse(
-    request: &Request<'_>,
-    embeddings: &mut Embeddings,
-    report: &mut Report,
-) -> Result<Ranked, PickError> {
-    let Said { terms, signals, sentences } = signals(request, embeddings, report)?;
+pub(super) fn fuse(request: &Request<'_>, embeddings: &mut Embeddings, report: &mut Report) -> Ranked {
+    let Said { terms, signals, sentences } = signals(request, embeddings, report);
     if signals.is_empty() && report.is_degraded() {
         report.skipped(Stage::Fuse, "there is nothing to fuse");
-        return Ok(Ranked::registration(request.mode.name()));
+        return Ranked::registration(request.mode.name());
     }
     let fused = Fused::new(signals, request.options.fusion, request.rankable());
     report.ran(Stage::Fuse);
-    Ok(Ranked::Fused { mode: request.mode, terms, fused, sentences })
+    Ranked::Fused { mode: request.mode, terms, fused, sentences }
 }
 
 /// Asks a custom scorer in place of the built-in ranking, or of the best tools of that where there is a shortlist. What
@@ -179,11 +174,8 @@ pub(super) fn score(
     (scorer, shortlist): (&Arc<dyn Scorer>, Option<usize>),
     embeddings: &mut Embeddings,
     report: &mut Report,
-) -> Result<Ranked, PickError> {
-    let first_stage = match shortlist {
-        Some(most) => Some((fuse(request, embeddings, report)?, most)),
-        None => None,
-    };
+) -> Ranked {
+    let first_stage = shortlist.map(|most| (fuse(request, embeddings, report), most));
     let shown: Vec<ToolId> = match &first_stage {
         Some((Ranked::Fused { fused, .. }, most)) => {
             let best = top_k(fused.candidates(request.rankable(), f32::NEG_INFINITY), *most);
@@ -192,7 +184,7 @@ pub(super) fn score(
         }
         Some(_) => {
             report.skipped(Stage::Scorer, "there is no ranking to make a shortlist of");
-            return Ok(Ranked::registration(scorer.name()));
+            return Ranked::registration(scorer.name());
         }
         None => {
             let of_examples = request.examples.map(|_| Stage::Examples);
@@ -207,7 +199,7 @@ pub(super) fn score(
         Ok(scores) => {
             report.ran(Stage::Scorer);
             let shortlisted = first_stage.map(|_| shown.len());
-            return Ok(Ranked::Custom(Custom::new(request, scorer.name(), (shown, scores), shortlisted)));
+            return Ranked::Custom(Custom::new(request, scorer.name(), (shown, scores), shortlisted));
         }
         Err(NoScores::Failed(error)) => error.to_string(),
         Err(NoScores::Expired) => "the deadline passed before the scorer answered".to_owned(),
@@ -217,7 +209,7 @@ pub(super) fn score(
         None => ("eligible tools stand in registration order", Ranked::registration(scorer.name())),
     };
     report.failed(Stage::Scorer, format!("{missed}; {stands}"));
-    Ok(ranked)
+    ranked
 }
 
 impl Custom {

@@ -13,7 +13,6 @@ use crate::deadline::{Deadline, Missed};
 use crate::embed::{EmbedError, Embedder};
 use crate::fuse::{Mode, Retriever, Signals};
 use crate::index::{ExampleIndex, Index, RequestVectors, Vectors};
-use crate::options::PickError;
 use crate::query::Query;
 use crate::retrieve::{self, FoundTerm, Signal, query_terms};
 use crate::selection::Stage;
@@ -54,11 +53,7 @@ pub(super) struct Said {
 }
 
 /// Asks the retrievers.
-pub(super) fn signals(
-    request: &Request<'_>,
-    embeddings: &mut Embeddings,
-    report: &mut Report,
-) -> Result<Said, PickError> {
+pub(super) fn signals(request: &Request<'_>, embeddings: &mut Embeddings, report: &mut Report) -> Said {
     let mut found = Vec::new();
     let mut signals = BothSignals::default();
     if !request.mode.uses_keyword() {
@@ -80,7 +75,7 @@ pub(super) fn signals(
             None => report.ran(Stage::Examples),
         }
     }
-    Ok(Said { terms: found, signals, sentences })
+    Said { terms: found, signals, sentences }
 }
 
 /// What a mode's retrievers say of a request, with its terms that the index has, where there is no hurry; else why not.

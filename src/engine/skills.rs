@@ -98,7 +98,7 @@ impl SkillIndex {
         let mut asked = Request::new(&self.index, request.query, &options)?;
         asked.deadline = request.deadline;
         let mut own = Report::new();
-        let ranked = rank_beside(request, tools, &asked, embeddings, &mut own)?;
+        let ranked = rank_beside(request, tools, &asked, embeddings, &mut own);
         let candidates = Candidates::new(&asked, &ranked, Vec::new(), 0, &mut own);
         let decisions = set::choose(&asked, &ranked, &candidates, &mut own);
         let explained = Explainer::new(&asked, &ranked, &decisions).picks();
@@ -164,16 +164,16 @@ fn rank_beside(
     asked: &Request<'_>,
     embeddings: &mut Embeddings,
     report: &mut Report,
-) -> Result<Ranked, PickError> {
-    let Said { terms, signals: skills, sentences } = signals(asked, embeddings, report)?;
+) -> Ranked {
+    let Said { terms, signals: skills, sentences } = signals(asked, embeddings, report);
     let fused = if let Ranked::Fused { fused, .. } = tools {
         fused.beside(request.rankable(), skills, &asked.eligibility)
     } else {
-        let of_tools = signals(request, embeddings, report)?;
+        let of_tools = signals(request, embeddings, report);
         let fused = Fused::new(of_tools.signals, Fusion::Weighted, request.rankable());
         fused.beside(request.rankable(), skills, &asked.eligibility)
     };
-    Ok(Ranked::Fused { mode: asked.mode, terms, fused, sentences })
+    Ranked::Fused { mode: asked.mode, terms, fused, sentences }
 }
 
 /// The tools of a compatible skill, each once.
