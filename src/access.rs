@@ -15,7 +15,6 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use eligibility::Eligibility;
-pub(crate) use eligibility::PolicyTable;
 pub use reason::IneligibleReason;
 
 use crate::catalog::{Catalog, Effects, READ_ONLY, ThreatLevel, Tool, UnknownValue, is_read_only};
@@ -79,12 +78,6 @@ pub struct Access {
     pub quarantine: BTreeSet<String>,
 }
 
-/// The level that a tool names, or what stands for it.
-fn threat_level(tool: &Tool) -> Option<ThreatLevel> {
-    let named = tool.safety.as_ref().and_then(|safety| safety.threat_level);
-    named.or_else(|| tool.is_unsafe().then_some(ThreatLevel::High))
-}
-
 /// Reads quotas, of which none may stand twice.
 fn distinct<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, u64>, D::Error> {
     let Json { value, repeated } = Json::deserialize(deserializer)?;
@@ -130,7 +123,7 @@ impl Access {
     /// [`AccessError`] for a tool that is named and that the catalog does not have, or a cost that is not a number: what
     /// was misspelt must not let a tool through.
     pub fn decide(&self, catalog: &Catalog, names: &NameTable) -> Result<Eligibility, AccessError> {
-        PolicyTable::new(catalog).decide(catalog, names, self)
+        Eligibility::decide(catalog, names, self)
     }
 
     /// Returns what both this and `limits` allow: `limits` is what the operator allows a caller, and this how much less the caller
@@ -189,14 +182,14 @@ impl Access {
     pub fn unknown_values(&self, catalog: &Catalog) -> Vec<UnknownValue> {
         let mut unknown = Vec::new();
         let mut look_for = |field, values: &mut dyn Iterator<Item = &String>, of: fn(&Tool) -> &BTreeSet<String>| {
-            for value in values.filter(|value| !catalog.tools().iter().any(|tool| of(tool).contains(*value))) {
-                let known = catalog.tools().iter().flat_map(|tool| of(tool)).map(String::as_str);
+            for value in values.filter(|value| !catalog.policies().any(|tool| of(tool).contains(*value))) {
+                let known = catalog.policies().flat_map(of).map(String::as_str);
                 unknown.push(UnknownValue::new(field, value, known));
             }
         };
         look_for("roles", &mut self.roles.iter(), |tool| &tool.allowed_roles);
         look_for("capabilities", &mut self.capabilities.iter(), |tool| &tool.capabilities);
-        let modes = || catalog.tools().iter().flat_map(|tool| &tool.modes);
+        let modes = || catalog.policies().flat_map(|tool| &tool.modes);
         // No tool need name the mode read-only for it to mean something.
         let is_unknown = |mode: &&String| !is_read_only(mode) && modes().all(|known| known != *mode);
         if let Some(mode) = self.execution_mode.as_ref().filter(is_unknown) {
@@ -229,7 +222,7 @@ impl Access {
         if tool.is_unsafe() && !self.allow_unsafe {
             reasons.push(IneligibleReason::Unsafe);
         }
-        if let (Some(level), Some(most)) = (threat_level(tool), self.max_threat_level)
+        if let (Some(level), Some(most)) = (tool.threat_level(), self.max_threat_level)
             && level > most
         {
             reasons.push(IneligibleReason::ThreatLevel { level, most });

@@ -31,6 +31,7 @@ mod signals;
 mod skills;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -51,11 +52,12 @@ use crate::fuse::Mode;
 pub use crate::fuse::{Retriever, RetrieverScores};
 use crate::index::Index;
 use crate::index::{ExampleConfig, ExampleIndex};
-pub use crate::index::{IndexError, IndexStats};
+pub use crate::index::{IndexError, IndexStats, MemoryPart};
 use crate::names::SkillReport;
 use crate::options::{PickError, PickOptions};
 use crate::query::Query;
 use crate::rerank::{Rerank, Reranker};
+use crate::saved::SavedError;
 use crate::scorer::Scorer;
 use crate::select::Decision;
 use crate::selection::{SELECTION_VERSION, Selection, Stage, TokenReport};
@@ -171,6 +173,24 @@ impl Engine {
         Ok(Self { examples: Some(Arc::new(learned)), ..self.clone() })
     }
 
+    /// Saves the catalog and its indexes in a folder, which is made where it is not there, in the place of what was saved there
+    /// before; with a note that [`Catalog::note`] gives back. [`Catalog::open_saved`] opens it. Skills, examples of files and
+    /// sequences are not saved.
+    ///
+    /// The file takes its place whole or not at all; who reads the old one goes on with it.
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] when the folder cannot be written to, another process is writing there, or the catalog's own index is damaged.
+    pub fn save(&self, folder: impl AsRef<Path>, note: serde_json::Value) -> Result<(), SavedError> {
+        self.index.save(folder.as_ref(), note)
+    }
+
+    /// Returns how much memory each part of the tools' index takes, without definitions.
+    pub fn memory(&self) -> Vec<MemoryPart> {
+        self.index.memory()
+    }
+
     /// Returns what the indexes hold.
     pub fn stats(&self) -> IndexStats {
         self.index.stats()
@@ -226,6 +246,9 @@ impl Engine {
         let uncalibrated = ranked.uncalibrated(request.rankable());
         let dropped = why.dropped();
         let can_tell = picks.is_empty() && dropped.is_empty() && uncalibrated.is_none();
+        if let Some(fault) = self.index.catalog.fault() {
+            return Err(PickError::Saved { reason: fault.to_string() });
+        }
         let nothing_fits = if can_tell { ranked.nothing_fits(&self.index.catalog) } else { None };
         Ok(Selection {
             version: SELECTION_VERSION,

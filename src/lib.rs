@@ -42,6 +42,7 @@ mod json;
 mod repair;
 mod schema;
 pub mod store;
+pub mod saved;
 pub mod import;
 pub mod catalog;
 mod text;

@@ -241,6 +241,12 @@ pub enum PickError {
     /// The caller's access cannot be decided on, or an option names a tool that the catalog does not have.
     #[error(transparent)]
     Access(#[from] AccessError),
+    /// The index that the catalog was opened from cannot be read any more, or is damaged.
+    #[error("{reason}")]
+    Saved {
+        /// What is wrong.
+        reason: String,
+    },
     /// A name stands for several tools.
     #[error("{option} names {name:?}, which is ambiguous; write one of: {}", list(candidates, ", "))]
     AmbiguousTool {

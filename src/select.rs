@@ -91,7 +91,7 @@ impl<'a> Places<'a> {
 
     /// Gives the tool a place.
     fn take(&mut self, candidate: Candidate) {
-        let source = self.catalog.tool(candidate.tool).source.as_deref();
+        let source = self.catalog.source(candidate.tool);
         if source.is_none_or(|source| !self.trusted_sources.contains(source)) {
             *self.per_source.entry(self.catalog.sources().look_of(source)).or_default() += 1;
         }
@@ -125,7 +125,7 @@ impl<'a> Places<'a> {
 
     /// Returns `true` if the tool's source has its share, and notes it.
     fn is_over_source(&mut self, tool: ToolId) -> bool {
-        let source = self.catalog.tool(tool).source.as_deref();
+        let source = self.catalog.source(tool);
         let is_trusted = source.is_some_and(|source| self.trusted_sources.contains(source));
         let taken = self.per_source.get(&self.catalog.sources().look_of(source)).copied().unwrap_or_default();
         let over = self.max_per_source.is_some_and(|most| !is_trusted && taken >= most);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::definition::Tool;
 use super::entry::name_problem;
@@ -23,10 +23,11 @@ static RESERVED: LazyLock<HashSet<String>> = LazyLock::new(|| {
 });
 
 /// Aliases by which the operator wants tools to be called.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OperatorAliases(pub(super) Vec<OperatorAlias>);
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct OperatorAlias {
     pub(super) name: String,
     pub(super) target: Target,
@@ -34,7 +35,8 @@ pub(super) struct OperatorAlias {
 }
 
 /// What an alias stands for.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Target {
     /// This tool, by id, qualified name or name.
     Tool(String),

@@ -142,6 +142,12 @@ impl Tool {
         self.safe == Some(false) || self.annotations.destructive_hint == Some(true)
     }
 
+    /// Returns the level that the tool names, or what stands for it: one that is marked unsafe counts as high.
+    pub(crate) fn threat_level(&self) -> Option<ThreatLevel> {
+        let named = self.safety.as_ref().and_then(|safety| safety.threat_level);
+        named.or_else(|| self.is_unsafe().then_some(ThreatLevel::High))
+    }
+
     /// Returns what is known of the tool's effects. Whoever says that it writes is believed; that it only reads is
     /// believed of a trusted source, which says so by `readOnlyHint: true` or with the execution mode `read-only` among
     /// the tool's modes.
@@ -216,7 +222,7 @@ pub struct Safety {
 }
 
 /// How much harm a wrong call does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ThreatLevel {

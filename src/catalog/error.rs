@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::excerpt::{MAX_LISTED, MAX_NAME_CHARS, marked};
 use crate::import::openapi::OpenApiError;
@@ -135,6 +135,8 @@ pub enum Position {
     Part(Box<Self>, usize),
     /// An operation of an OpenAPI document, such as `GET /pets`.
     Operation(String),
+    /// A place as a saved index notes it.
+    Noted(String),
     /// Somewhere in one of several files.
     File {
         /// Which file it is, from 1.
@@ -156,6 +158,7 @@ impl Position {
             Self::Line(number) => (0, 3, "", *number, 0),
             Self::Entry(number) => (0, 4, "", *number, 0),
             Self::Operation(operation) => (0, 5, operation, 0, 0),
+            Self::Noted(place) => (0, 6, place, 0, 0),
             Self::Part(whole, part) => {
                 let (file, kind, text, number, _) = whole.key();
                 (file, kind, text, number, *part)
@@ -188,7 +191,7 @@ impl fmt::Display for Position {
             Self::OperatorAlias(alias) => write!(f, "operator alias {:?}", marked(alias, MAX_NAME_CHARS)),
             Self::Line(line) => write!(f, "line {line}"),
             Self::Entry(entry) => write!(f, "entry {entry}"),
-            Self::Operation(operation) => f.write_str(&marked(operation, MAX_NAME_CHARS)),
+            Self::Operation(place) | Self::Noted(place) => f.write_str(&marked(place, MAX_NAME_CHARS)),
             Self::Part(whole, part) => write!(f, "{whole}, tool {part}"),
             Self::File { origin, position, .. } => write!(f, "{origin}: {position}"),
         }
@@ -201,8 +204,14 @@ impl Serialize for Position {
     }
 }
 
+impl<'de> Deserialize<'de> for Position {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::Noted)
+    }
+}
+
 /// What kind of fault it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -231,7 +240,7 @@ pub enum FaultKind {
 }
 
 /// One fault of one catalog entry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CatalogFault {
     /// Where the entry stands; as JSON the text `line 3` or `entry 4`.

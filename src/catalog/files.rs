@@ -74,9 +74,17 @@ impl CatalogFile {
     ///
     /// [`CatalogError`] when something cannot be read, or a folder holds nothing to read.
     pub fn open(path: impl AsRef<Path>) -> Result<Vec<Self>, CatalogError> {
+        Self::paths(path)?.iter().map(|file| Self::read(file)).collect()
+    }
+
+    /// Returns which files [`open`](Self::open) reads.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError`] when a folder cannot be read, or holds nothing to read.
+    pub fn paths(path: impl AsRef<Path>) -> Result<Vec<PathBuf>, CatalogError> {
         let path = path.as_ref();
-        let files = if path.is_dir() { of_folder(path)? } else { vec![path.to_owned()] };
-        files.iter().map(|file| Self::read(file)).collect()
+        if path.is_dir() { of_folder(path) } else { Ok(vec![path.to_owned()]) }
     }
 
     fn read(path: &Path) -> Result<Self, CatalogError> {

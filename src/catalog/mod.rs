@@ -9,37 +9,44 @@
 mod aliases;
 mod conflicts;
 mod definition;
+mod definitions;
 mod entry;
 mod error;
 mod files;
 mod format;
 mod gemini;
+mod grouping;
 mod options;
 mod policy;
 mod provider_tools;
+mod saving;
 mod sources;
 pub(crate) mod spelling;
 mod unknown;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 
 pub use aliases::OperatorAliases;
 pub(crate) use aliases::{is_reserved, known_for, reserved};
 pub use definition::{Alias, Annotations, NoSchemaMode, Safety, ThreatLevel, Tool};
 pub(crate) use definition::{Effects, READ_ONLY, is_read_only};
+pub(crate) use definitions::Digest;
+use definitions::{Definitions, serialise};
 pub use error::{CatalogError, CatalogFault, FaultKind, Position};
 pub use files::CatalogFile;
+pub(crate) use grouping::{Group, Grouping};
 pub use options::{CatalogOptions, Conflicts};
 pub(crate) use options::{Entries, Examined};
 pub(crate) use sources::Sources;
 pub use unknown::UnknownValue;
 
 pub use crate::ranking::ToolId;
+use crate::saved::{SavedError, SavedFile, Texts};
 use crate::schema::{self, Check, Validators};
 pub use crate::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 
@@ -57,15 +64,30 @@ pub use crate::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Catalog {
-    tools: Vec<Arc<Tool>>,
-    by_id: HashMap<String, ToolId>,
-    sources: Sources,
+    definitions: Definitions,
+    /// The SHA-256 of each definition.
+    digests: Arc<[Digest]>,
+    ids: Arc<Ids>,
+    sources: Arc<Sources>,
+    /// The tools that have examples, in registration order.
+    exemplified: Arc<[ToolId]>,
     digest: String,
     notices: Vec<CatalogFault>,
     /// How it was made, which holds for tools that are added later.
     options: CatalogOptions,
+    grouping: Arc<OnceLock<Grouping>>,
     /// Shared with the catalogs that are made of this one.
     validators: Arc<Validators<Tool>>,
+    /// The index that it was opened from.
+    saved: Option<Arc<SavedFile>>,
+}
+
+/// The tools' identities.
+#[derive(Debug)]
+struct Ids {
+    texts: Texts,
+    /// The tool of each.
+    tools: Vec<u32>,
 }
 
 impl Catalog {
@@ -107,7 +129,7 @@ impl Catalog {
     ///
     /// As [`CatalogOptions::collect`].
     pub fn with_tools(&self, more: impl IntoIterator<Item = Tool>) -> Result<Self, CatalogError> {
-        let mut catalog = self.options.append(&self.tools, more)?;
+        let mut catalog = self.options.append(Some(self), more)?;
         catalog.validators = Arc::clone(&self.validators);
         catalog.notices.splice(..0, self.notices.iter().cloned());
         Ok(catalog)
@@ -117,45 +139,89 @@ impl Catalog {
     /// go with them.
     #[must_use]
     pub fn filtered(&self, mut keep: impl FnMut(&Tool) -> bool) -> Self {
-        let tools: Vec<Arc<Tool>> = self.tools.iter().filter(|tool| keep(tool)).cloned().collect();
+        let tools: Vec<Arc<Tool>> = self.tools().iter().filter(|tool| keep(tool)).cloned().collect();
         let mut options = self.options.clone();
         if let Some(aliases) = &mut options.aliases {
             aliases.keep_for(&tools);
         }
-        Self { validators: Arc::clone(&self.validators), ..Self::new(tools, self.notices.clone(), options) }
+        Self { validators: Arc::clone(&self.validators), ..Self::new(tools, self.notices.clone(), options, Some(self)) }
     }
 
-    fn new(tools: Vec<Arc<Tool>>, notices: Vec<CatalogFault>, options: CatalogOptions) -> Self {
-        let by_id =
-            tools.iter().enumerate().map(|(index, tool)| (tool.id.clone(), ToolId::from_index(index))).collect();
-        let sources = Sources::new(tools.iter().filter_map(|tool| tool.source.as_deref()));
-        let digest = digest(&tools);
-        let validators = Arc::new(Validators::new(options.schema_compiler.clone()));
-        Self { tools, by_id, sources, digest, notices, options, validators }
+    /// `known` has some of the tools already.
+    fn new(
+        tools: Vec<Arc<Tool>>,
+        notices: Vec<CatalogFault>,
+        options: CatalogOptions,
+        known: Option<&Self>,
+    ) -> Self {
+        let ids = tools.iter().enumerate().map(|(index, tool)| (tool.id.as_str(), ToolId::from_index(index).0));
+        let (texts, of) = Texts::new(ids.collect());
+        let digests = digests(&tools, known);
+        Self {
+            ids: Arc::new(Ids { texts, tools: of }),
+            sources: Arc::new(Sources::new(tools.iter().map(|tool| tool.source.as_deref()))),
+            exemplified: tools
+                .iter()
+                .enumerate()
+                .filter(|(_, tool)| !tool.examples.is_empty())
+                .map(|(index, _)| ToolId::from_index(index))
+                .collect(),
+            digest: digest(&digests),
+            digests,
+            notices,
+            validators: Arc::new(Validators::new(options.schema_compiler.clone())),
+            options,
+            grouping: Arc::default(),
+            definitions: Definitions::Read(tools),
+            saved: None,
+        }
     }
 
-    /// Returns the tools in registration order.
+    /// Returns the tools in registration order. Of a saved index it reads all definitions, which takes a while;
+    /// see [`read_all`](Self::read_all).
     pub fn tools(&self) -> &[Arc<Tool>] {
-        &self.tools
+        self.definitions.all()
     }
 
     /// Returns the number of tools.
     pub fn len(&self) -> usize {
-        self.tools.len()
+        self.definitions.len()
     }
 
     /// Returns `true` if there are no tools.
     pub fn is_empty(&self) -> bool {
-        self.tools.is_empty()
+        self.len() == 0
     }
 
-    /// Returns the tool at `id`.
+    /// Returns the tool at `id`. Of a saved index it reads the definition when that is first needed; one that cannot be read is
+    /// an unsafe tool called `unreadable`, which no call of is valid, and stands in [`Catalog::fault`] from then on.
     ///
     /// # Panics
     ///
     /// If `id` comes from a larger catalog.
     pub fn tool(&self, id: ToolId) -> &Arc<Tool> {
-        &self.tools[id.index()]
+        self.definitions.tool(id.index())
+    }
+
+    /// Returns the source of a tool.
+    pub(crate) fn source(&self, tool: ToolId) -> Option<&str> {
+        self.sources.of(tool.index())
+    }
+
+    /// Reads all definitions that a saved index still holds.
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] when one of them cannot be read or is not what was saved.
+    pub fn read_all(&self) -> Result<&[Arc<Tool>], &SavedError> {
+        let tools = self.tools();
+        self.fault().map_or(Ok(tools), Err)
+    }
+
+    /// Returns what was wrong with the first definition of a saved index that could not be read. No tool is picked from
+    /// such a catalog.
+    pub fn fault(&self) -> Option<&SavedError> {
+        self.definitions.fault()
     }
 
     /// Returns what was left out while the catalog was made, and why.
@@ -179,7 +245,7 @@ impl Catalog {
 
     /// Finds a tool by its identity.
     pub fn find(&self, id: &str) -> Option<ToolId> {
-        self.by_id.get(id).copied()
+        self.ids.texts.find(id).map(|place| ToolId(self.ids.tools[place]))
     }
 
     /// Returns the SHA-256 over all definitions in order, as 64 hexadecimal digits.
@@ -188,16 +254,58 @@ impl Catalog {
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = ToolId> + use<> {
-        (0..self.tools.len()).map(ToolId::from_index)
+        (0..self.len()).map(ToolId::from_index)
+    }
+
+    /// Returns the SHA-256 of each definition, in registration order.
+    pub(crate) fn digests(&self) -> &[Digest] {
+        &self.digests
+    }
+
+    /// Returns how many bytes it takes beside the definitions.
+    pub(crate) fn memory(&self) -> usize {
+        let ids = self.ids.texts.memory() + size_of_val(&*self.ids.tools);
+        let groups = size_of_val(&*self.grouping().of);
+        ids + groups + size_of_val(&*self.digests) + self.definitions.memory()
+    }
+
+    /// Returns the tools that have examples, in registration order.
+    pub(crate) fn exemplified(&self) -> &[ToolId] {
+        &self.exemplified
+    }
+
+    /// Returns which tools are decided on together.
+    pub(crate) fn grouping(&self) -> &Grouping {
+        self.grouping.get_or_init(|| Grouping::new(self))
+    }
+
+    /// Returns a tool of each policy that there is.
+    pub(crate) fn policies(&self) -> impl Iterator<Item = &Tool> {
+        self.grouping().policies.iter().map(|&tool| &**self.tool(tool))
+    }
+
+    /// Returns the index that this catalog was opened from.
+    pub(crate) fn saved(&self) -> Option<&Arc<SavedFile>> {
+        self.saved.as_ref()
     }
 }
 
-fn digest(tools: &[Arc<Tool>]) -> String {
-    let per_tool: Vec<[u8; 32]> = tools
-        .par_iter()
-        .map(|tool| Sha256::digest(serde_json::to_vec(tool).expect("a tool serialises")).into())
-        .collect();
-    let whole = Sha256::digest(per_tool.concat());
+/// Digests definitions, but for those that `known` has.
+fn digests(tools: &[Arc<Tool>], known: Option<&Catalog>) -> Arc<[Digest]> {
+    let address = |tool: &Arc<Tool>| Arc::as_ptr(tool).addr();
+    let known: HashMap<usize, &Digest> = known.map_or_else(HashMap::new, |known| {
+        known.tools().iter().map(address).zip(known.digests.iter()).collect()
+    });
+    let digest = |tool: &Arc<Tool>| known.get(&address(tool)).map_or_else(|| digest_of(tool), |digest| **digest);
+    tools.par_iter().map(digest).collect::<Vec<_>>().into()
+}
+
+fn digest_of(tool: &Tool) -> Digest {
+    Sha256::digest(serialise(tool)).into()
+}
+
+fn digest(digests: &[Digest]) -> String {
+    let whole = Sha256::digest(digests.as_flattened());
     whole.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::aliases::{OperatorAliases, is_reserved};
 use super::definition::{Alias, Tool};
@@ -17,7 +18,8 @@ use super::{Catalog, conflicts, entry};
 use crate::schema::SchemaCompiler;
 
 /// What becomes of names and aliases that two tools claim.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Conflicts {
     /// The catalog is refused; suits files.
     #[default]
@@ -116,7 +118,7 @@ impl CatalogOptions {
     pub fn read(&self, bytes: &[u8], origin: &str) -> Result<Catalog, CatalogError> {
         let mut entries = Entries::default();
         self.read_file(&CatalogFile::new(origin, bytes), std::convert::identity, &mut entries)?;
-        self.build(&[], entries, origin)
+        self.build(None, entries, origin)
     }
 
     /// Reads several files as one catalog; each fault names its file.
@@ -126,7 +128,7 @@ impl CatalogOptions {
     /// As [`CatalogOptions::open`].
     pub fn read_files(&self, files: &[CatalogFile]) -> Result<Catalog, CatalogError> {
         let (origin, entries) = self.read_entries(files)?;
-        self.build(&[], entries, &origin)
+        self.build(None, entries, &origin)
     }
 
     /// Makes a catalog of tools that are already in memory, by the same rules as those of a file: a tool that is marked
@@ -137,22 +139,23 @@ impl CatalogOptions {
     /// [`CatalogError::Invalid`] with every fault: schemas, missing schemas, and conflicts between the tools where
     /// [`CatalogOptions::conflicts`] is strict. [`CatalogError::Aliases`] when an alias of the operator means no tool.
     pub fn collect(&self, tools: impl IntoIterator<Item = Tool>) -> Result<Catalog, CatalogError> {
-        self.append(&[], tools)
+        self.append(None, tools)
     }
 
     /// Puts `more` behind tools that are settled already, which stay as they are unless a conflict changes them.
     pub(super) fn append(
         &self,
-        known: &[Arc<Tool>],
+        known: Option<&Catalog>,
         more: impl IntoIterator<Item = Tool>,
     ) -> Result<Catalog, CatalogError> {
+        let first = known.map_or(0, Catalog::len);
         let placed = more.into_iter().enumerate().map(|(index, mut tool)| {
             if tool.source.is_none() && self.default_source.is_some() {
                 let named = tool.id != tool.name;
                 tool.source.clone_from(&self.default_source);
                 tool.id = if named { tool.id } else { tool.qualified_name() };
             }
-            (Position::Entry(known.len() + index + 1), tool)
+            (Position::Entry(first + index + 1), tool)
         });
         let tools: Vec<(Position, Tool)> = placed.collect();
         let faults = tools
@@ -223,13 +226,14 @@ impl CatalogOptions {
     }
 
     /// The one way to a catalog: trust first, then what is wrong between the tools.
-    fn build(&self, known: &[Arc<Tool>], entries: Entries, origin: &str) -> Result<Catalog, CatalogError> {
+    fn build(&self, known: Option<&Catalog>, entries: Entries, origin: &str) -> Result<Catalog, CatalogError> {
         let Entries { mut tools, faults, left_out: mut notices } = entries;
         self.mark(&mut tools);
         notices.extend(tools.iter_mut().flat_map(|(position, tool)| self.distrust(position, tool)));
-        let known = known.iter().enumerate().map(|(index, tool)| (Position::Entry(index + 1), Arc::clone(tool)));
+        let placed = known.map_or(&[][..], Catalog::tools).iter().enumerate();
+        let placed = placed.map(|(index, tool)| (Position::Entry(index + 1), Arc::clone(tool)));
         let more = tools.into_iter().map(|(position, tool)| (position, Arc::new(tool)));
-        let mut catalog = self.settle(known.chain(more).collect(), faults, origin)?;
+        let mut catalog = self.settle(placed.chain(more).collect(), faults, origin, known)?;
         notices.append(&mut catalog.notices);
         catalog.notices = notices;
         Ok(catalog)
@@ -256,7 +260,7 @@ impl CatalogOptions {
 
     /// Marks the tools of untrusted sources, and returns all sources.
     fn mark(&self, tools: &mut [(Position, Tool)]) -> Sources {
-        let sources = Sources::new(tools.iter().filter_map(|(_, tool)| tool.source.as_deref()));
+        let sources = Sources::new(tools.iter().map(|(_, tool)| tool.source.as_deref()));
         let untrusted = sources.restricted(&self.untrusted_sources);
         for (_, tool) in tools {
             tool.untrusted |= tool.source.as_deref().is_some_and(|source| untrusted.contains(source));
@@ -310,6 +314,7 @@ impl CatalogOptions {
         tools: Vec<(Position, Arc<Tool>)>,
         mut faults: Vec<CatalogFault>,
         origin: &str,
+        known: Option<&Catalog>,
     ) -> Result<Catalog, CatalogError> {
         let settled = conflicts::settle(tools, self.aliases.as_ref());
         let mut notices = settled.overruled;
@@ -324,6 +329,6 @@ impl CatalogOptions {
         if !settled.alias_faults.is_empty() {
             return Err(CatalogError::Aliases { faults: settled.alias_faults });
         }
-        Ok(Catalog::new(settled.tools, notices, self.clone()))
+        Ok(Catalog::new(settled.tools, notices, self.clone(), known))
     }
 }

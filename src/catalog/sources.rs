@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::spelling::skeleton;
 use crate::excerpt::shows;
+use crate::saved::{SavedError, SavedFile, Writer};
 
 /// The sources of a catalog by how they are written and how they look.
 #[derive(Debug, Clone, Default)]
@@ -18,19 +19,66 @@ pub(crate) struct Sources {
     by_look: HashMap<String, Vec<String>>,
     /// The sources of a plain name, in order.
     by_plain: HashMap<String, Vec<String>>,
+    /// All of them, in the order of the tools.
+    names: Vec<String>,
+    /// The number of each tool's source; [`NONE`] where it has none.
+    numbers: Vec<u32>,
 }
 
+/// Stands for no source.
+const NONE: u32 = u32::MAX;
+
+/// The sections of a saved index that hold sources.
+const NAMES: &str = "sources.names";
+const NUMBERS: &str = "sources.of";
+
 impl Sources {
-    pub(crate) fn new<'a>(sources: impl Iterator<Item = &'a str>) -> Self {
-        let distinct: BTreeSet<&str> = sources.collect();
+    /// Collects the source of each tool.
+    pub(crate) fn new<'a>(sources: impl Iterator<Item = Option<&'a str>>) -> Self {
+        let (mut known, mut names) = (HashMap::new(), Vec::new());
+        let number = |source: Option<&'a str>| {
+            let Some(source) = source else { return NONE };
+            *known.entry(source).or_insert_with(|| {
+                names.push(source.to_owned());
+                u32::try_from(names.len() - 1).expect("a catalog holds fewer than 2^32 tools")
+            })
+        };
+        let numbers = sources.map(number).collect();
+        Self::of_numbers(names, numbers)
+    }
+
+    fn of_numbers(names: Vec<String>, numbers: Vec<u32>) -> Self {
+        let distinct: BTreeSet<&String> = names.iter().collect();
         let mut known = Self::default();
         for source in distinct {
             let (plain, look) = (plain(source), look(source));
-            known.by_look.entry(look.clone()).or_default().push(source.to_owned());
-            known.by_plain.entry(plain).or_default().push(source.to_owned());
-            known.looks.insert(source.to_owned(), look);
+            known.by_look.entry(look.clone()).or_default().push(source.clone());
+            known.by_plain.entry(plain).or_default().push(source.clone());
+            known.looks.insert(source.clone(), look);
         }
-        known
+        Self { names, numbers, ..known }
+    }
+
+    pub(super) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
+        writer.json(NAMES, &self.names)?;
+        writer.numbers(NUMBERS, &self.numbers)
+    }
+
+    pub(super) fn open(file: &SavedFile, tools: usize) -> Result<Self, SavedError> {
+        let (names, numbers): (Vec<String>, Vec<u32>) = (file.json(NAMES)?, file.numbers(NUMBERS)?);
+        let is_known = |&number: &u32| number == NONE || (number as usize) < names.len();
+        file.ensure(numbers.len() == tools && numbers.iter().all(is_known), NUMBERS)?;
+        Ok(Self::of_numbers(names, numbers))
+    }
+
+    /// Returns the source of a tool.
+    pub(crate) fn of(&self, tool: usize) -> Option<&str> {
+        self.names.get(self.numbers[tool] as usize).map(String::as_str)
+    }
+
+    /// Returns how many there are; having none counts as one.
+    pub(crate) fn count(&self) -> usize {
+        self.looks.len() + usize::from(self.numbers.contains(&NONE))
     }
 
     /// Returns the sources that `names` restrict: all that look like one of them.
@@ -95,7 +143,7 @@ mod tests {
 
     #[test]
     fn what_restricts_reaches_look_alikes_and_what_permits_does_not() {
-        let sources = Sources::new(["chat", "Chat", "chat ", "\u{441}hat", "mail", "Files"].into_iter());
+        let sources = Sources::new(["chat", "Chat", "chat ", "\u{441}hat", "mail", "Files"].into_iter().map(Some));
         for name in ["chat", "CHAT", " chat", "\u{441}hat", "ch\u{200b}at", "c h a t", "chat\u{2800}", "ｃｈａｔ"] {
             let restricted = sources.restricted(&set(&[name]));
             assert_eq!(restricted, ["chat", "Chat", "chat ", "\u{441}hat"].into(), "{name:?}");

@@ -97,7 +97,7 @@ fn imitated_sources<'a>(tools: &[&'a Tool]) -> HashMap<&'a str, &'a str> {
 /// Sources that are told apart by case, spaces or letters of another script alone; each is reported once. Who is
 /// trusted, and who came first, is not the copy.
 fn look_alike_sources(tools: &[&Tool], found: &mut [Vec<Found>]) {
-    let sources = Sources::new(tools.iter().filter_map(|tool| tool.source.as_deref()));
+    let sources = Sources::new(tools.iter().map(|tool| tool.source.as_deref()));
     let mut order: Vec<usize> = (0..tools.len()).collect();
     order.sort_by_key(|&at| tools[at].untrusted);
     let mut first: HashMap<&str, &str> = HashMap::new();

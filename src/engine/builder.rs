@@ -187,7 +187,7 @@ impl EngineBuilder {
         if let Some(reason) = skills.as_ref().and_then(SkillIndex::left_out) {
             index.leave_out(reason);
         }
-        let is_wanted = self.examples.is_some() || index.catalog.tools().iter().any(|tool| !tool.examples.is_empty());
+        let is_wanted = self.examples.is_some() || !index.catalog.exemplified().is_empty();
         let examples = is_wanted
             .then(|| ExampleIndex::build(&index, self.examples.unwrap_or_default(), &of_examples, None).map(Arc::new));
         let prior = self.sequences.map(|sequences| Arc::new(Prior::new(&sequences, &index.names)));

@@ -129,7 +129,7 @@ impl Ranked {
         let Self::Fused { fused, .. } = self else { return None };
         let near = fused.near_source()?;
         if near >= SURE {
-            let source = catalog.tool(fused.best()?).source.clone()?;
+            let source = catalog.source(fused.best()?)?.to_owned();
             return Some(NothingFits::NearSource { source });
         }
         (near <= 1.0 - SURE).then_some(NothingFits::OutOfScope)

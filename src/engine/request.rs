@@ -44,7 +44,7 @@ impl<'a> Request<'a> {
         options.check()?;
         let mode = mode(index, options)?;
         let always = always(index, options)?;
-        let eligibility = index.policies.decide(&index.catalog, &index.names, &options.access)?;
+        let eligibility = options.access.decide(&index.catalog, &index.names)?;
         let trusted_sources = index.catalog.sources().permitted(&options.trusted_sources);
         let mentions = index.names.mentions(query.wanted());
         let in_use = InUse::new(&index.names, query, options);
@@ -118,7 +118,7 @@ impl<'a> Request<'a> {
 
     /// Returns the tool's source.
     pub(super) fn source(&self, tool: ToolId) -> Option<&'a str> {
-        self.index.catalog.tool(tool).source.as_deref()
+        self.index.catalog.source(tool)
     }
 
     /// Returns what the tool's source shares with those that look like it.

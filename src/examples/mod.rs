@@ -296,7 +296,7 @@ pub(crate) struct Counting {
 pub(crate) fn counting(catalog: &Catalog, names: &NameTable, more: &Examples) -> (Vec<Counting>, ExampleStats) {
     let mut stats = ExampleStats::default();
     let mut of_tools: Vec<Vec<Counting>> = vec![Vec::new(); catalog.len()];
-    for tool in catalog.ids() {
+    for &tool in catalog.exemplified() {
         let Tool { examples, .. } = &**catalog.tool(tool);
         let own =
             examples.iter().map(|request| Counting { tool, request: read(request), origin: ExampleOrigin::Definition });

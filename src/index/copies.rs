@@ -14,17 +14,37 @@ use crate::catalog::spelling::normalise;
 use crate::catalog::{Catalog, Tool};
 use crate::check::{Bands, Sketch, sequence};
 use crate::ranking::ToolId;
+use crate::saved::{SavedError, Writer};
 
 /// The fewest words of a description that tell what a tool does wherever it comes from.
 const TELLING_WORDS: usize = 5;
 /// The most trusted tools that one text is held against.
 const MOST_ORIGINALS: usize = 8;
 
+/// The section of a saved index that holds pairs of a copy and what it copies.
+const NAME: &str = "copies";
+
 /// Which untrusted tools are copies, each with the trusted ones that it copies, in registration order.
 #[derive(Debug)]
 pub(crate) struct Copies(BTreeMap<ToolId, Vec<ToolId>>);
 
 impl Copies {
+    /// Reads the copies from the index that the catalog was opened from, or looks for them.
+    pub(super) fn of(catalog: &Catalog) -> Result<Self, SavedError> {
+        let Some(file) = catalog.saved() else { return Ok(Self::new(catalog)) };
+        let numbers: Vec<u32> = file.numbers(NAME)?;
+        let (pairs, rest) = numbers.as_chunks::<2>();
+        file.ensure(rest.is_empty() && numbers.iter().all(|&tool| (tool as usize) < catalog.len()), NAME)?;
+        let mut copies: BTreeMap<ToolId, Vec<ToolId>> = BTreeMap::new();
+        pairs.iter().for_each(|&[copy, original]| copies.entry(ToolId(copy)).or_default().push(ToolId(original)));
+        Ok(Self(copies))
+    }
+
+    pub(super) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
+        let pairs = self.0.iter().flat_map(|(copy, of)| of.iter().map(|original| [copy.0, original.0]));
+        writer.numbers(NAME, pairs.collect::<Vec<_>>().as_flattened())
+    }
+
     /// Holds every untrusted tool against the trusted ones, in linear time.
     pub(super) fn new(catalog: &Catalog) -> Self {
         let (untrusted, trusted): (Vec<ToolId>, Vec<ToolId>) =

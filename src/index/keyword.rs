@@ -43,9 +43,15 @@ impl KeywordIndex {
         let average = (total as f32 * WEIGHT_UNIT / segments.tools().max(1) as f32).max(1.0);
         let norm = |&length: &u32| K1 * (1.0 - B + B * (length as f32 * WEIGHT_UNIT) / average);
         let norms = lengths().map(norm).collect();
-        let mut distinct_terms = 0;
-        let terms: Vec<&Terms> = postings.iter().map(|postings| postings.terms()).collect();
-        each_term(&terms, |_, _| distinct_terms += 1);
+        let distinct_terms = match postings[..] {
+            [postings] => postings.terms().len(),
+            _ => {
+                let terms: Vec<&Terms> = postings.iter().map(|postings| postings.terms()).collect();
+                let mut distinct = 0;
+                each_term(&terms, |_, _| distinct += 1);
+                distinct
+            }
+        };
         Self { norms, distinct_terms, segments }
     }
 
@@ -91,6 +97,10 @@ impl KeywordIndex {
         let (number, segment, place) = self.segments.locate(tool);
         let (frequency, fields) = segment.postings.find(term.postings[number].clone(), place)?;
         Some((contribution(term.weight, frequency, self.norms[tool.index()]), fields.iter().collect()))
+    }
+
+    pub(super) fn segments(&self) -> &Segments {
+        &self.segments
     }
 
     /// Returns how many terms the index tells apart.

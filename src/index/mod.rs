@@ -19,13 +19,14 @@ mod twins;
 mod vectors;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
 
 use self::copies::Copies;
 use self::optional::Coming;
+use self::rows::Rows;
 use self::segment::{Segment, Segments};
 use self::sources::Sources;
 pub use error::IndexError;
@@ -36,11 +37,11 @@ pub(crate) use sources::SourceScores;
 pub(crate) use twins::Twins;
 pub(crate) use vectors::{RequestVectors, Vectors, products};
 
-use crate::access::PolicyTable;
 use crate::catalog::Catalog;
 use crate::deadline::Deadline;
 use crate::embed::{CacheStatus, Embedder, ModelKind};
 use crate::names::NameTable;
+use crate::saved::{SavedError, SavedModel, Writer};
 
 /// What a catalog is indexed with.
 #[derive(Default)]
@@ -68,7 +69,6 @@ impl Progress {
 pub(crate) struct Index {
     pub(crate) catalog: Catalog,
     pub(crate) names: NameTable,
-    pub(crate) policies: PolicyTable,
     pub(crate) twins: Twins,
     pub(crate) copies: Copies,
     pub(crate) keyword: KeywordIndex,
@@ -84,7 +84,7 @@ pub(crate) struct Index {
 impl Index {
     pub(crate) fn build(catalog: Catalog, mut config: IndexConfig) -> Result<Self, IndexError> {
         let coming = config.optional.take().map(|optional| optional.start(&catalog, &config));
-        let (mut segment, mut cache) = Segment::build(catalog.tools(), &config)?;
+        let (mut segment, mut cache) = Segment::of(&catalog, &config)?;
         let mut embedders = config.embedders;
         let mut left_out = None;
         match coming.map(|coming| coming.map_or_else(|reason| Ok(Err(reason)), Coming::wait)).transpose()? {
@@ -101,7 +101,7 @@ impl Index {
             Some(Err(reason)) => left_out = Some(reason),
             None => {}
         }
-        let index = Self::of(catalog, Segments::new([Arc::new(segment)]), embedders, cache);
+        let index = Self::of(catalog, Segments::new([Arc::new(segment)]), embedders, cache)?;
         Ok(Self { left_out, ..index })
     }
 
@@ -126,29 +126,67 @@ impl Index {
     }
 
     /// Puts segments together whose tools are those of `catalog`, in order.
-    fn of(catalog: Catalog, segments: Segments, embedders: Vec<Arc<dyn Embedder>>, cache: Option<CacheStatus>) -> Self {
+    fn of(
+        catalog: Catalog,
+        segments: Segments,
+        embedders: Vec<Arc<dyn Embedder>>,
+        cache: Option<CacheStatus>,
+    ) -> Result<Self, IndexError> {
         let vectors = embedders.into_iter().enumerate();
         let vectors = vectors.map(|(model, embedder)| Vectors::new(embedder, segments.clone(), model)).collect();
-        let names = NameTable::new(&catalog);
-        let policies = PolicyTable::new(&catalog);
-        let twins = Twins::new(&segments);
-        let copies = Copies::new(&catalog);
-        let sources = Sources::new(&catalog, &segments);
+        let names = NameTable::of(&catalog)?;
+        let twins = Twins::of_catalog(&catalog, &segments)?;
+        let copies = Copies::of(&catalog)?;
+        let sources = Sources::of_catalog(&catalog, &segments)?;
         let keyword = KeywordIndex::new(segments);
-        Self { catalog, names, policies, twins, copies, keyword, sources, vectors, left_out: None, cache }
+        Ok(Self { catalog, names, twins, copies, keyword, sources, vectors, left_out: None, cache })
+    }
+
+    /// Saves all of it in a folder, in the place of what was saved there before.
+    pub(crate) fn save(&self, folder: &Path, note: serde_json::Value) -> Result<(), SavedError> {
+        let mut writer = Writer::begin(folder)?;
+        self.catalog.save(&mut writer)?;
+        self.names.save(&mut writer)?;
+        self.keyword.segments().whole().save(&mut writer)?;
+        self.twins.save(&mut writer)?;
+        self.copies.save(&mut writer)?;
+        if let Some(sources) = &self.sources {
+            sources.save(&mut writer)?;
+        }
+        let model = |vectors: &Vectors| SavedModel {
+            identity: vectors.embedder().identity().to_owned(),
+            dimensions: vectors.embedder().dimensions(),
+        };
+        let models = self.vectors.iter().map(model).collect();
+        writer.finish(self.catalog.digest(), self.catalog.len(), models, note)
     }
 
     /// As [`build`](Self::build), in segments that end at `cuts`; without a cache.
     #[cfg(test)]
     pub(crate) fn build_cut(catalog: Catalog, cuts: &[usize], config: IndexConfig) -> Result<Self, IndexError> {
         let segments = Segments::cut(catalog.tools(), cuts, &config)?;
-        Ok(Self::of(catalog, segments, config.embedders, None))
+        Self::of(catalog, segments, config.embedders, None)
+    }
+
+    /// Returns how much memory each part takes, but for definitions and what is small.
+    pub(crate) fn memory(&self) -> Vec<MemoryPart> {
+        let segments = self.keyword.segments();
+        let sum = |of: fn(&Segment) -> usize| segments.iter().map(|(_, segment)| of(segment)).sum();
+        let parts = [
+            ("catalog", self.catalog.memory()),
+            ("names", self.names.memory()),
+            ("words", sum(|segment| segment.postings.memory())),
+            ("vectors", sum(|segment| segment.vectors.iter().map(Rows::memory).sum())),
+            ("likenesses", sum(|segment| size_of_val(&*segment.likenesses))),
+            ("sources", self.sources.as_ref().map_or(0, Sources::memory)),
+        ];
+        parts.into_iter().map(|(part, bytes)| MemoryPart { part, bytes }).collect()
     }
 
     pub(crate) fn stats(&self) -> IndexStats {
         IndexStats {
             tools: self.catalog.len(),
-            sources: self.policies.sources(),
+            sources: self.catalog.sources().count(),
             terms: self.keyword.distinct_terms(),
             dimensions: self.vectors.last().map(|vectors| vectors.embedder().dimensions()),
             model: self.vectors.last().map(|vectors| vectors.embedder().identity().to_owned()),
@@ -162,6 +200,16 @@ impl fmt::Debug for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Index").field("stats", &self.stats()).finish_non_exhaustive()
     }
+}
+
+/// A part of an index, and how much memory it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct MemoryPart {
+    /// `catalog` (identities and digests, without definitions), `names`, `words`, `vectors`, `likenesses` or `sources`.
+    pub part: &'static str,
+    /// Bytes.
+    pub bytes: usize,
 }
 
 /// What an index holds.

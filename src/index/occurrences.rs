@@ -94,6 +94,15 @@ impl Fields {
         self.0 |= others.0;
     }
 
+    /// Returns the set as it is kept in a file, and the set that is kept so.
+    pub(super) fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub(super) fn of_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
     /// Returns the fields in the order in which they are reported.
     pub(super) fn iter(self) -> impl Iterator<Item = Field> {
         Field::ALL.into_iter().filter(move |&field| self.0 & (1 << field as u8) != 0)

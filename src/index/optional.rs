@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::vectors::{Embedding, embed_tools};
+use super::vectors::{Embedding, catalog_vectors};
 use super::{IndexConfig, IndexError, Progress};
 use crate::catalog::Catalog;
 use crate::deadline::{Deadline, Missed, Pending};
@@ -57,7 +57,7 @@ impl Optional {
         let (catalog, cache_dir) = (catalog.clone(), config.cache_dir.clone());
         let work = deadline.start(move || {
             let embedder = open().map_err(IndexError::Model)?;
-            let embedding = embed_tools(catalog.tools(), embedder.as_ref(), cache_dir.as_deref(), &progress, deadline)?;
+            let embedding = catalog_vectors(&catalog, embedder.as_ref(), cache_dir.as_deref(), &progress, deadline)?;
             Ok((embedder, embedding))
         });
         Ok(Coming { work, done, tools })

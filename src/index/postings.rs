@@ -15,11 +15,19 @@ use rayon::prelude::*;
 use super::occurrences::{Fields, Occurrence, occurrences};
 use super::terms::{Terms, each_term, number};
 use crate::catalog::Tool;
+use crate::saved::{SavedError, SavedFile, Writer};
 use crate::text::Analyzer;
 
 /// How many tools are read together: few enough that all cores have work, enough that runs are few. What is read of them
 /// takes some megabytes.
 const TOOLS_PER_RUN: usize = 1024;
+
+/// The sections of a saved index that hold postings.
+const NAME: &str = "words";
+const TOOLS: &str = "words.tools";
+const FREQUENCIES: &str = "words.frequencies";
+const FIELDS: &str = "words.fields";
+const LENGTHS: &str = "words.lengths";
 
 /// The terms of a run of tools, and which of the tools hold each.
 #[derive(Default)]
@@ -108,6 +116,33 @@ impl Postings {
         });
         merged.terms.shrink();
         merged
+    }
+
+    pub(super) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
+        self.terms.save(NAME, writer)?;
+        writer.numbers(TOOLS, &self.tools)?;
+        writer.numbers(FREQUENCIES, &self.frequencies)?;
+        writer.numbers(FIELDS, &self.fields.iter().map(|fields| fields.bits()).collect::<Vec<u8>>())?;
+        writer.numbers(LENGTHS, &self.lengths)
+    }
+
+    pub(super) fn open(file: &SavedFile) -> Result<Self, SavedError> {
+        let (tools, frequencies): (Vec<u32>, Vec<u16>) = (file.numbers(TOOLS)?, file.numbers(FREQUENCIES)?);
+        let fields: Vec<u8> = file.numbers(FIELDS)?;
+        let lengths: Vec<u32> = file.numbers(LENGTHS)?;
+        let sound = frequencies.len() == tools.len()
+            && fields.len() == tools.len()
+            && lengths.len() == file.header.tools
+            && tools.iter().all(|&tool| (tool as usize) < lengths.len());
+        file.ensure(sound, NAME)?;
+        let terms = Terms::open(NAME, file, tools.len())?;
+        Ok(Self { terms, tools, frequencies, fields: fields.into_iter().map(Fields::of_bits).collect(), lengths })
+    }
+
+    /// Returns how many bytes they take.
+    pub(super) fn memory(&self) -> usize {
+        let arrays = [size_of_val(&*self.tools), size_of_val(&*self.frequencies), size_of_val(&*self.fields)];
+        self.terms.memory() + size_of_val(&*self.lengths) + arrays.iter().sum::<usize>()
     }
 
     /// Returns the length of each tool, in units of the field weights.

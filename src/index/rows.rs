@@ -11,6 +11,7 @@ mod kernel;
 use ndarray::{Array1, ArrayView2};
 
 use self::kernel::dot_products;
+use crate::saved::{SavedError, SavedFile, Writer};
 
 /// The most dimensions of a vector: so many products have a sum of 32 bits.
 pub(super) const MAX_DIMENSIONS: usize = 65_536;
@@ -42,6 +43,28 @@ impl Rows {
             rows.set(row, &vector.to_vec());
         }
         rows
+    }
+
+    pub(super) fn save(&self, name: &str, writer: &mut Writer) -> Result<(), SavedError> {
+        writer.numbers(&format!("{name}.values"), &self.values)?;
+        writer.numbers(&format!("{name}.scales"), &self.scales)
+    }
+
+    /// Reads a row for each tool.
+    pub(super) fn open(name: &str, file: &SavedFile, dimensions: usize) -> Result<Self, SavedError> {
+        let (values, scales): (Vec<i8>, Vec<f32>) =
+            (file.numbers(&format!("{name}.values"))?, file.numbers(&format!("{name}.scales"))?);
+        let sound = dimensions <= MAX_DIMENSIONS
+            && scales.len() == file.header.tools
+            && scales.len().checked_mul(dimensions) == Some(values.len())
+            && scales.iter().all(|scale| scale.is_finite() && *scale >= 0.0);
+        file.ensure(sound, name)?;
+        Ok(Self { dimensions, values, scales })
+    }
+
+    /// Returns how many bytes they take.
+    pub(super) fn memory(&self) -> usize {
+        size_of_val(&*self.values) + size_of_val(&*self.scales)
     }
 
     /// Returns how many rows there are.

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use super::postings::Postings;
 use super::rows::Rows;
 use super::twins::{Likeness, likeness};
-use super::vectors::embed_tools;
+use super::vectors::{catalog_vectors, embed_tools, section};
 use super::{IndexConfig, IndexError};
-use crate::catalog::Tool;
+use crate::catalog::{Catalog, Tool};
 use crate::deadline::Deadline;
 use crate::embed::CacheStatus;
 use crate::ranking::ToolId;
+use crate::saved::{SavedError, SavedFile, Writer};
 
 /// What is known of a run of tools from those tools alone.
 pub(super) struct Segment {
@@ -42,9 +43,43 @@ impl Segment {
         Ok((Self { postings, vectors, likenesses }, status))
     }
 
+    /// Indexes the tools of a catalog, as [`build`](Self::build) does, but for what stands in the index that it was opened from.
+    pub(super) fn of(catalog: &Catalog, config: &IndexConfig) -> Result<(Self, Option<CacheStatus>), IndexError> {
+        let Some(file) = catalog.saved() else { return Self::build(catalog.tools(), config) };
+        let postings = Postings::open(file)?;
+        let mut vectors = Vec::with_capacity(config.embedders.len());
+        let mut status = None;
+        for embedder in &config.embedders {
+            let folder = config.cache_dir.as_deref();
+            let made = catalog_vectors(catalog, embedder.as_ref(), folder, &config.progress, Deadline::at(None))?;
+            vectors.push(made.rows);
+            status = made.cache;
+        }
+        Ok((Self { postings, vectors, likenesses: open_likenesses(file)? }, status))
+    }
+
+    /// Writes all of it; which model a matrix is of, the header of the file tells.
+    pub(super) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
+        self.postings.save(writer)?;
+        for (model, rows) in self.vectors.iter().enumerate() {
+            rows.save(&section(model), writer)?;
+        }
+        let likenesses: Vec<Likeness> = self.likenesses.iter().map(|known| known.unwrap_or_default()).collect();
+        writer.numbers(LIKENESSES, &likenesses)
+    }
+
     fn tools(&self) -> usize {
         self.likenesses.len()
     }
+}
+
+/// The section of a saved index that holds likenesses; zeros stand where too little is known of a tool.
+const LIKENESSES: &str = "likenesses";
+
+fn open_likenesses(file: &SavedFile) -> Result<Vec<Option<Likeness>>, SavedError> {
+    let likenesses: Vec<Likeness> = file.numbers(LIKENESSES)?;
+    file.ensure(likenesses.len() == file.header.tools, LIKENESSES)?;
+    Ok(likenesses.into_iter().map(|likeness| (likeness != Likeness::default()).then_some(likeness)).collect())
 }
 
 /// The segments of one snapshot, in the order of its catalog. Cloning is cheap and shares them.
@@ -66,6 +101,11 @@ impl Segments {
     /// Returns the number of each segment's first tool, with the segment.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Segment)> {
         self.0.iter().map(|(first, segment)| (*first, &**segment))
+    }
+
+    /// Returns the only segment, as building makes one.
+    pub(super) fn whole(&self) -> &Segment {
+        &self.0[0].1
     }
 
     /// Returns how many tools they hold.

@@ -21,6 +21,7 @@ use super::segment::Segments;
 use super::terms::{TermKey, Terms, each_term, number};
 use crate::catalog::Catalog;
 use crate::ranking::ToolId;
+use crate::saved::{SavedError, SavedFile, Writer};
 use crate::text::{Analyzer, TermKind};
 
 /// A source of more tools is a collection.
@@ -119,6 +120,13 @@ impl SourceScores {
     }
 }
 
+/// The sections of a saved index that hold what sources say; they are missing where sources tell nothing.
+const NAME: &str = "source-words";
+const OF: &str = "source-words.of";
+const NORMS: &str = "source-words.norms";
+const HOLDING: &str = "source-words.holding";
+const COUNTS: &str = "source-words.counts";
+
 /// The sources of a catalog.
 pub(crate) struct Sources {
     of: Of,
@@ -134,6 +142,46 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
+    /// Reads the sources from the index that the catalog was opened from, or puts their tools together; `None` where sources
+    /// tell nothing.
+    pub(super) fn of_catalog(catalog: &Catalog, segments: &Segments) -> Result<Option<Self>, SavedError> {
+        match catalog.saved() {
+            None => Ok(Self::new(catalog, segments)),
+            Some(file) if !file.has(OF) => Ok(None),
+            Some(file) => Self::open(file).map(Some),
+        }
+    }
+
+    pub(super) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
+        writer.numbers(OF, &self.of.numbers)?;
+        writer.numbers(NORMS, &self.norms)?;
+        self.terms.save(NAME, writer)?;
+        writer.numbers(HOLDING, &self.holding)?;
+        writer.numbers(COUNTS, &self.counts)
+    }
+
+    /// Returns how many bytes they take.
+    pub(super) fn memory(&self) -> usize {
+        let of = size_of_val(&*self.of.numbers) + size_of_val(&*self.of.ends);
+        of + self.terms.memory() + size_of_val(&*self.holding) + size_of_val(&*self.counts) + size_of_val(&*self.norms)
+    }
+
+    fn open(file: &SavedFile) -> Result<Self, SavedError> {
+        let (numbers, norms): (Vec<u32>, Vec<f32>) = (file.numbers(OF)?, file.numbers(NORMS)?);
+        let (holding, counts): (Vec<u32>, Vec<u16>) = (file.numbers(HOLDING)?, file.numbers(COUNTS)?);
+        let is_source = |&source: &u32| (source as usize) < norms.len();
+        let sound = numbers.len() == file.header.tools
+            && numbers.iter().all(is_source)
+            && norms.iter().all(|norm| norm.is_finite() && *norm > 0.0)
+            && holding.len() == counts.len()
+            && holding.iter().all(is_source);
+        file.ensure(sound, NAME)?;
+        let mut sizes = vec![0; norms.len()];
+        numbers.iter().for_each(|&source| sizes[source as usize] += 1);
+        let terms = Terms::open(NAME, file, holding.len())?;
+        Ok(Self { of: Of::new(numbers), sizes, norms, terms, holding, counts })
+    }
+
     /// Puts the tools of each source together; `None` where sources tell nothing: there is one, or most tools stand for
     /// themselves.
     pub(super) fn new(catalog: &Catalog, segments: &Segments) -> Option<Self> {

@@ -10,17 +10,17 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
 
+use crate::saved::{SavedError, SavedFile, Writer, fnv1a};
+
 /// What a term is known by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub(super) struct TermKey(u64);
 
 impl TermKey {
-    /// Hashes a term with FNV-1a of 64 bits (Fowler, Noll, Vo, Eastlake, Hansen: RFC 9923).
+    /// Hashes a term with FNV-1a of 64 bits.
     pub(super) fn of(term: &str) -> Self {
-        const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-        const PRIME: u64 = 0x0100_0000_01b3;
-        Self(term.bytes().fold(OFFSET_BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME)))
+        Self(fnv1a(term))
     }
 }
 
@@ -64,6 +64,36 @@ impl Terms {
         self.keys.binary_search(&term).map_or(0..0, |place| self.postings(place))
     }
 
+    /// Returns how many bytes they take.
+    pub(super) fn memory(&self) -> usize {
+        size_of_val(&*self.keys) + size_of_val(&*self.ends)
+    }
+
+    /// Returns how many terms there are.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Returns where the last postings end.
+    fn end(&self) -> usize {
+        self.ends.last().map_or(0, |&end| end as usize)
+    }
+
+    pub(super) fn save(&self, name: &str, writer: &mut Writer) -> Result<(), SavedError> {
+        writer.numbers(&format!("{name}.terms"), &self.keys.iter().map(|key| key.0).collect::<Vec<u64>>())?;
+        writer.numbers(&format!("{name}.term-ends"), &self.ends)
+    }
+
+    /// Reads the terms of so many postings.
+    pub(super) fn open(name: &str, file: &SavedFile, postings: usize) -> Result<Self, SavedError> {
+        let keys: Vec<u64> = file.numbers(&format!("{name}.terms"))?;
+        let ends: Vec<u32> = file.numbers(&format!("{name}.term-ends"))?;
+        let terms = Self { keys: keys.into_iter().map(TermKey).collect(), ends };
+        let ascend = terms.keys.is_sorted_by(|a, b| a < b) && terms.ends.is_sorted();
+        file.ensure(ascend && terms.keys.len() == terms.ends.len() && terms.end() == postings, name)?;
+        Ok(terms)
+    }
+
     fn postings(&self, place: usize) -> Range<usize> {
         let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
         start as usize..self.ends[place] as usize
@@ -93,18 +123,4 @@ pub(super) fn each_term(runs: &[&Terms], mut each: impl FnMut(TermKey, &[(usize,
 /// A number of tools or postings as it is kept.
 pub(super) fn number(count: usize) -> u32 {
     u32::try_from(count).expect("a run holds fewer than 2^32 tools and postings")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_term_has_the_key_that_the_specification_gives() {
-        for (term, key) in
-            [("", 0xcbf2_9ce4_8422_2325), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
-        {
-            assert_eq!(TermKey::of(term), TermKey(key), "{term}");
-        }
-    }
 }

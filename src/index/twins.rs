@@ -9,18 +9,37 @@ use foldhash::{HashMap, HashMapExt};
 use sha2::{Digest, Sha256};
 
 use super::segment::Segments;
-use crate::catalog::Tool;
 use crate::catalog::spelling::normalise;
+use crate::catalog::{Catalog, Tool};
 use crate::ranking::ToolId;
+use crate::saved::{SavedError, Writer};
 
 /// The fewest words of a description that tell what a tool does wherever it comes from.
 const TELLING_WORDS: usize = 5;
+
+/// The section of a saved index that holds pairs of tools, the second the first of those that are the same.
+const NAME: &str = "twins";
 
 /// Which tools of a catalog are the same.
 #[derive(Debug)]
 pub(crate) struct Twins(HashMap<ToolId, ToolId>);
 
 impl Twins {
+    /// Reads which tools are the same from the index that the catalog was opened from, or compares them.
+    pub(super) fn of_catalog(catalog: &Catalog, segments: &Segments) -> Result<Self, SavedError> {
+        let Some(file) = catalog.saved() else { return Ok(Self::new(segments)) };
+        let numbers: Vec<u32> = file.numbers(NAME)?;
+        let (pairs, rest) = numbers.as_chunks::<2>();
+        file.ensure(rest.is_empty() && numbers.iter().all(|&tool| (tool as usize) < catalog.len()), NAME)?;
+        Ok(Self(pairs.iter().map(|&[tool, first]| (ToolId(tool), ToolId(first))).collect()))
+    }
+
+    pub(super) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
+        let mut pairs: Vec<[u32; 2]> = self.0.iter().map(|(tool, first)| [tool.0, first.0]).collect();
+        pairs.sort_unstable();
+        writer.numbers(NAME, pairs.as_flattened())
+    }
+
     /// Compares every tool with every other, in linear time.
     pub(super) fn new(segments: &Segments) -> Self {
         let mut firsts: HashMap<Likeness, ToolId> = HashMap::new();
@@ -77,7 +96,6 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    use crate::catalog::Catalog;
     use crate::index::IndexConfig;
 
     fn twins(tools: &[(&str, &str, &str, Value)]) -> Vec<Option<usize>> {

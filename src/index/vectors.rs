@@ -9,11 +9,12 @@ use pulp::{Arch, NullaryFnOnce};
 use super::rows::{MAX_DIMENSIONS, Rows};
 use super::segment::Segments;
 use super::{IndexError, Progress};
-use crate::catalog::Tool;
+use crate::catalog::{Catalog, Tool};
 use crate::deadline::Deadline;
 use crate::embed::{CacheStatus, EmbedError, Embedder, Role, VectorCache};
 use crate::query::Query;
 use crate::ranking::ToolId;
+use crate::saved::SavedModel;
 use crate::text::EmbeddingText;
 
 /// How many texts are embedded before they are written to the cache: what an interruption can lose.
@@ -114,6 +115,30 @@ pub(super) struct Embedding {
     pub(super) rows: Rows,
     /// State of the cache, where one is used.
     pub(super) cache: Option<CacheStatus>,
+}
+
+/// Returns the vectors of a catalog's tools: those of the index that it was opened from, where it has the model's, or else as
+/// [`embed_tools`].
+pub(super) fn catalog_vectors(
+    catalog: &Catalog,
+    embedder: &dyn Embedder,
+    cache_dir: Option<&Path>,
+    progress: &Progress,
+    deadline: Deadline,
+) -> Result<Embedding, IndexError> {
+    if let Some(file) = catalog.saved() {
+        let model = SavedModel { identity: embedder.identity().to_owned(), dimensions: embedder.dimensions() };
+        if let Some(number) = file.header.models.iter().position(|saved| *saved == model) {
+            let rows = Rows::open(&section(number), file, embedder.dimensions())?;
+            return Ok(Embedding { rows, cache: None });
+        }
+    }
+    embed_tools(catalog.tools(), embedder, cache_dir, progress, deadline)
+}
+
+/// The section of a saved index that holds the vectors of a model.
+pub(super) fn section(model: usize) -> String {
+    format!("vectors.{model}")
 }
 
 /// Embeds tools; texts that the cache in `cache_dir` holds are not embedded again, where the model is worth one. What is

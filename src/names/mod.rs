@@ -1,6 +1,6 @@
 //! Names: which tool a word means, and which tools a request names outright.
 //!
-//! Built once for a catalog; each look-up is one or two hash probes. Canonical names, qualified names (`source/name`) and
+//! Built once for a catalog; each look-up is one or two searches of sorted hashes. Canonical names, qualified names (`source/name`) and
 //! ids mean their tool; an alias means the tool that has it. Names win over aliases, which the catalog's reader
 //! guarantees by refusing an alias that is another tool's name. The bare name of an untrusted tool gives way
 //! to all others, and never is one of the ecosystem's (`bash`, `read_file`): such a tool is `source/name`. A name that nobody has is looked up once more without
@@ -8,6 +8,7 @@
 
 mod advertising;
 mod error;
+mod owners;
 mod prompt;
 pub mod skills;
 mod usage;
@@ -25,9 +26,11 @@ pub(crate) use prompt::{Listed, section};
 pub(crate) use skills::{Skill, SkillError, SkillFolder, SkillReport, ToolMeaning};
 pub(crate) use usage::{log_unknown, log_use};
 
+use self::owners::Owners;
 use crate::catalog::spelling::normalise;
 use crate::catalog::{Catalog, is_reserved};
 use crate::ranking::ToolId;
+use crate::saved::{SavedError, Writer};
 
 /// How far off a word may be to count as a misspelt name, 0..1.
 const SUGGESTION_SIMILARITY: f64 = 0.8;
@@ -51,10 +54,14 @@ const MAX_SUGGESTIONS: usize = 3;
 #[derive(Debug)]
 pub struct NameTable {
     /// Several tools under one name come from different sources, in registration order.
-    tools: HashMap<String, Vec<Resolved>>,
+    tools: Owners,
     /// The same without case and separators.
-    normalised: HashMap<String, Vec<Resolved>>,
+    normalised: Owners,
 }
+
+/// The sections of a saved index that hold names.
+const NAMES: &str = "names.written";
+const NORMALISED: &str = "names.normalised";
 
 /// What a name means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,7 +161,28 @@ impl NameTable {
         normalised.remove("");
         normalised.values_mut().for_each(|owners| owners.sort_by_key(|owner| owner.tool));
         usage::log_registered(catalog);
-        Self { tools, normalised }
+        Self { tools: Owners::new(tools), normalised: Owners::new(normalised) }
+    }
+
+    /// Collects the names of a catalog, or reads them from the index that it was opened from.
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] when the index is damaged.
+    pub fn of(catalog: &Catalog) -> Result<Self, SavedError> {
+        let Some(file) = catalog.saved() else { return Ok(Self::new(catalog)) };
+        usage::log_registered(catalog);
+        Ok(Self { tools: Owners::open(NAMES, file)?, normalised: Owners::open(NORMALISED, file)? })
+    }
+
+    /// Returns how many bytes it takes.
+    pub(crate) fn memory(&self) -> usize {
+        self.tools.memory() + self.normalised.memory()
+    }
+
+    pub(crate) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
+        self.tools.save(NAMES, writer)?;
+        self.normalised.save(NORMALISED, writer)
     }
 
     /// Resolves an id, a qualified name, a name or an alias, as it is written or else without case and separators.
@@ -176,7 +204,7 @@ impl NameTable {
         match self.owners(name) {
             [resolved] => Some(resolved.tool),
             several => {
-                let mut own = several.iter().filter(|resolved| catalog.tool(resolved.tool).source.as_deref() == source);
+                let mut own = several.iter().filter(|resolved| catalog.source(resolved.tool) == source);
                 own.next().filter(|_| own.next().is_none()).map(|resolved| resolved.tool)
             }
         }
@@ -196,8 +224,7 @@ impl NameTable {
 
     /// Returns what a name may mean.
     pub(crate) fn owners(&self, name: &str) -> &[Resolved] {
-        let found = self.tools.get(name).or_else(|| self.normalised.get(&normalise(name)));
-        found.map_or(&[], Vec::as_slice)
+        self.tools.of(name).or_else(|| self.normalised.of(&normalise(name))).unwrap_or_default()
     }
 
     /// Returns the names most like `name`: by Jaro–Winkler similarity, or by the words that they share (Dice).
@@ -211,14 +238,14 @@ impl NameTable {
         };
         let known = self.tools.iter().filter(|(_, owners)| owners.iter().any(|owner| may_suggest(owner.tool)));
         let known = known.map(|(known, owners)| (similarity(known), known, owners));
-        let mut near: Vec<(f64, &String, &Vec<Resolved>)> =
+        let mut near: Vec<(f64, &str, &[Resolved])> =
             known.filter(|(similarity, ..)| *similarity >= SUGGESTION_SIMILARITY).collect();
         near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.len().cmp(&b.1.len())).then(a.1.cmp(b.1)));
         // One name per tool is enough.
         let mut suggested = HashSet::default();
         near.retain(|(.., owners)| owners.iter().any(|owner| suggested.insert(owner.tool)));
         near.truncate(MAX_SUGGESTIONS);
-        near.into_iter().map(|(_, known, _)| known.clone()).collect()
+        near.into_iter().map(|(_, known, _)| known.to_owned()).collect()
     }
 
     /// Finds the tools that `text` names outright, each once, in order of appearance.
@@ -234,7 +261,7 @@ impl NameTable {
             let owners = if is_identifier(name) {
                 self.owners(name)
             } else {
-                self.tools.get(name).map_or(&[][..], Vec::as_slice)
+                self.tools.of(name).unwrap_or_default()
             };
             for &Resolved { tool, .. } in owners {
                 if mentions.iter().all(|mention| mention.tool != tool) {

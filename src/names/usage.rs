@@ -8,6 +8,9 @@ use crate::excerpt::{MAX_NAME_CHARS, marked};
 
 /// Logs every alias of a catalog.
 pub(super) fn log_registered(catalog: &Catalog) {
+    if !tracing::enabled!(tracing::Level::DEBUG) {
+        return;
+    }
     for tool in catalog.tools() {
         for Alias { name, deprecated } in &tool.aliases {
             debug!(

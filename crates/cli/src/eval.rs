@@ -41,7 +41,7 @@ pub(super) struct EvalCommand {
         conflicts_with_all = ["catalog", "queries", "qrels"])]
     sets: Vec<PathBuf>,
     /// Catalog of a set of one's own: a file, `-` for standard input, or a folder; may be repeated.
-    #[arg(long, value_name = "PATH", requires_all = ["queries", "qrels"], help_heading = heading::CATALOG)]
+    #[arg(long, visible_alias = "index", value_name = "PATH", requires_all = ["queries", "qrels"], help_heading = heading::CATALOG)]
     catalog: Vec<PathBuf>,
     /// Its queries: JSON Lines with id and text, or id and messages (a transcript).
     #[arg(long, value_name = "FILE", requires = "catalog", help_heading = heading::CATALOG)]
@@ -196,7 +196,7 @@ impl EvalCommand {
         let qrels = Qrels::read(&set.qrels)?;
         let context = || format!("cannot evaluate the set {}", set.name);
         let queries = QuerySet::read(&set.queries)?;
-        let catalog = self.reading.open(&set.catalog).with_context(context)?;
+        let catalog = self.reading.open_for_picks(&set.catalog).with_context(context)?;
         let (sequences, examples) = (self.asking.history.sequences()?, self.asking.history.examples()?);
         let beside = Beside { skills: None, sequences, examples, reranker: reranker.cloned() };
         let engines = plan.models.iter().map(|model| model.engine_with(catalog.clone(), beside.clone()));

@@ -1,6 +1,7 @@
 //! `picktools index`.
 
 use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
@@ -9,7 +10,7 @@ use serde::Serialize;
 use super::args::ModelArgs;
 use super::reading::CatalogArgs;
 use super::{heading, output};
-use picktools::engine::IndexStats;
+use picktools::engine::{IndexStats, MemoryPart};
 
 #[derive(Args)]
 pub(super) struct IndexCommand {
@@ -17,6 +18,9 @@ pub(super) struct IndexCommand {
     catalog: CatalogArgs,
     #[command(flatten)]
     model: ModelArgs,
+    /// Save the index in this folder, in the place of one that is there; then `--index DIR` does wherever `--catalog PATH` does.
+    #[arg(long, value_name = "DIR", help_heading = heading::OUTPUT)]
+    out: Option<PathBuf>,
     /// Tell more: the model, the cached vectors and the digest of the catalog.
     #[arg(long, help_heading = heading::OUTPUT)]
     stats: bool,
@@ -30,21 +34,36 @@ struct Report {
     version: u32,
     #[serde(flatten)]
     stats: IndexStats,
+    memory: Vec<MemoryPart>,
+}
+
+/// A number of bytes for people.
+fn size(bytes: usize) -> String {
+    if bytes < 1 << 20 { format!("{:.1} KiB", bytes as f64 / 1024.0) } else { format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64) }
 }
 
 impl IndexCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let model = self.model.open()?;
+        let origin = self.out.is_some().then(|| self.catalog.origin()).transpose()?;
         let started = Instant::now();
-        let catalog = self.catalog.open()?;
+        let catalog = self.catalog.open_for_picks()?;
         let read = started.elapsed();
-        let stats = model.engine(catalog)?.stats();
+        let engine = model.engine(catalog)?;
+        let (stats, memory) = (engine.stats(), engine.memory());
         // Times are for whoever waits, and for whoever asks.
         if self.stats || io::stderr().is_terminal() {
             output::note(format!("read in {read:.1?}, indexed in {:.1?}", started.elapsed() - read));
         }
+        if let (Some(folder), Some(origin)) = (&self.out, origin) {
+            let started = Instant::now();
+            engine.save(folder, serde_json::to_value(origin)?)?;
+            if self.stats || io::stderr().is_terminal() {
+                output::note(format!("saved in {:.1?}", started.elapsed()));
+            }
+        }
         if self.json {
-            return output::json(&Report { version: 1, stats });
+            return output::json(&Report { version: 1, stats, memory });
         }
         output::answer(format!("{} tools of {} sources, {} terms", stats.tools, stats.sources, stats.terms))?;
         if !self.stats {
@@ -56,6 +75,13 @@ impl IndexCommand {
         if let Some(cache) = &stats.cache {
             output::answer(format!("{} vectors in the cache", cache.entries - cache.unsaved))?;
         }
-        output::answer(format!("catalog {}", stats.catalog))
+        output::answer(format!("catalog {}", stats.catalog))?;
+        let total: usize = memory.iter().map(|part| part.bytes).sum();
+        let per_tool = |bytes: usize| bytes / stats.tools.max(1);
+        output::answer(format!("{} in memory beside the definitions, {} bytes a tool", size(total), per_tool(total)))?;
+        for MemoryPart { part, bytes, .. } in memory {
+            output::answer(format!("  {part:<12} {:>10}  {:>5}", size(bytes), per_tool(bytes)))?;
+        }
+        Ok(())
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct LearnCommand {
     logs: Vec<PathBuf>,
     /// The catalog that the tools are of: names become ids, unknown ones are left out and reported, and words of the tools,
     /// such as GitHub, are not masked; may be repeated.
-    #[arg(long, value_name = "PATH", help_heading = heading::CATALOG)]
+    #[arg(long, visible_alias = "index", value_name = "PATH", help_heading = heading::CATALOG)]
     catalog: Vec<PathBuf>,
     #[command(flatten)]
     reading: ReadingArgs,

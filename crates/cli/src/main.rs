@@ -31,6 +31,7 @@ mod llm;
 mod mcp;
 mod models;
 mod numbers;
+mod origin;
 mod output;
 mod pick;
 mod reading;

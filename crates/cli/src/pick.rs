@@ -138,7 +138,7 @@ impl PickCommand {
             output::warn(format!("only the first {} bytes of the request are read", query.text().len()));
         }
         let reranker = self.asking.rerank.open(self.asking.ranking.folders(), deadline)?;
-        let catalog = self.catalog.open()?;
+        let catalog = self.catalog.open_for_picks()?;
         let skills = self.skills.as_deref().map(read_skills).transpose()?;
         let (sequences, examples) = (self.asking.history.sequences()?, self.asking.history.examples()?);
         let skills = skills.unwrap_or_default();
@@ -229,9 +229,10 @@ fn read_skills(folder: &Path) -> anyhow::Result<Vec<Skill>> {
 
 /// The tools that the caller may use, in the order of the catalog.
 fn available(catalog: &Catalog, access: &Access) -> anyhow::Result<Vec<Arc<Tool>>> {
-    let eligibility = access.decide(catalog, &NameTable::new(catalog))?;
+    let eligibility = access.decide(catalog, &NameTable::of(catalog)?)?;
     let may_use = |tool: &&Arc<Tool>| catalog.find(&tool.id).is_some_and(|id| eligibility.admits(id));
-    Ok(catalog.tools().iter().filter(may_use).cloned().collect())
+    let tools = catalog.read_all().map_err(|error| anyhow::anyhow!("{error}"))?;
+    Ok(tools.iter().filter(may_use).cloned().collect())
 }
 
 /// The skills all of whose tools are among these, in the order of their files.

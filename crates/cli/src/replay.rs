@@ -44,7 +44,7 @@ pub(super) struct ReplayCommand {
     #[arg(long, value_name = "FILE", help_heading = heading::AUDIT)]
     sequences: Option<PathBuf>,
     /// Pick from this catalog, in place of the recorded ones; may be repeated.
-    #[arg(long, value_name = "PATH", help_heading = heading::CATALOG)]
+    #[arg(long, visible_alias = "index", value_name = "PATH", help_heading = heading::CATALOG)]
     catalog: Vec<PathBuf>,
     #[command(flatten)]
     reading: ReadingArgs,

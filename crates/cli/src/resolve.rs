@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
 
@@ -40,13 +41,16 @@ struct Answer {
 impl ResolveCommand {
     /// Answers "no" where a name does not mean one tool.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let catalog = self.catalog.open()?;
-        let table = NameTable::new(&catalog);
+        let catalog = self.catalog.open_for_picks()?;
+        let table = NameTable::of(&catalog)?;
         let answers = self.names.into_iter().map(|name| {
             let meaning = ToolMeaning::of(&name, &catalog, &table);
             Answer { name, meaning }
         });
         let report = Report { version: 1, names: answers.collect() };
+        if let Some(error) = catalog.fault() {
+            bail!("{error}");
+        }
         for Answer { name, meaning } in &report.names {
             if let ToolMeaning::Tool { deprecated: true, tool, .. } = meaning {
                 output::warn(output::deprecated(name, tool));

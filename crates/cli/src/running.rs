@@ -37,7 +37,7 @@ const MAX_SHOWN: usize = 300;
 pub(super) struct RunningArgs {
     /// A file of tools, an OpenAPI document, or a configuration of MCP servers; `-` for standard input; or a folder of such;
     /// may be repeated.
-    #[arg(long, value_name = "PATH", required_unless_present = "built_in", help_heading = heading::CATALOG)]
+    #[arg(long, visible_alias = "index", value_name = "PATH", required_unless_present = "built_in", help_heading = heading::CATALOG)]
     catalog: Vec<PathBuf>,
     #[command(flatten)]
     reading: ReadingArgs,

@@ -21,7 +21,7 @@ pub(super) struct ServeCommand {
     servers: ServerArgs,
     /// Tools that no server has, such as those that agents bring themselves: a file of tools or an OpenAPI document, or a
     /// folder of such; may be repeated. They can be picked over HTTP, and not called.
-    #[arg(long, value_name = "PATH", help_heading = heading::CATALOG)]
+    #[arg(long, visible_alias = "index", value_name = "PATH", help_heading = heading::CATALOG)]
     catalog: Vec<PathBuf>,
     #[command(flatten)]
     reading: ReadingArgs,

@@ -1,0 +1,88 @@
+//! Which tools of a catalog are of one policy and one source, and so decided on together.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Catalog;
+use crate::ranking::ToolId;
+use crate::saved::{SavedError, SavedFile, Writer};
+
+/// The tools of a catalog grouped by equal policy and source.
+#[derive(Debug)]
+pub(crate) struct Grouping {
+    /// Group of each tool.
+    pub(crate) of: Arc<[u32]>,
+    pub(crate) groups: Vec<Group>,
+    /// A tool of each policy, which stands for it.
+    pub(crate) policies: Vec<ToolId>,
+}
+
+/// Tools of one policy and one source.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// A tool that stands for it.
+    pub(crate) tool: ToolId,
+    pub(crate) policy: usize,
+    pub(crate) size: usize,
+}
+
+const OF: &str = "policies.group-of";
+const GROUPS: &str = "policies.groups";
+const POLICIES: &str = "policies.tools";
+
+impl Grouping {
+    pub(super) fn new(catalog: &Catalog) -> Self {
+        let (mut numbers, mut policy_numbers) = (HashMap::new(), HashMap::new());
+        let (mut groups, mut policies): (Vec<Group>, Vec<ToolId>) = (Vec::new(), Vec::new());
+        let mut of = Vec::with_capacity(catalog.len());
+        for (id, tool) in catalog.ids().zip(catalog.tools()) {
+            let policy = (
+                tool.is_unsafe(),
+                tool.threat_level(),
+                &tool.allowed_roles,
+                &tool.modes,
+                tool.effects(),
+                &tool.capabilities,
+                tool.cost.map(f64::to_bits),
+            );
+            let policy = *policy_numbers.entry(policy).or_insert_with(|| {
+                policies.push(id);
+                policies.len() - 1
+            });
+            let number = *numbers.entry((policy, &tool.source)).or_insert_with(|| {
+                groups.push(Group { tool: id, policy, size: 0 });
+                groups.len() - 1
+            });
+            groups[number].size += 1;
+            of.push(u32::try_from(number).expect("no more groups than tools"));
+        }
+        Self { of: of.into(), groups, policies }
+    }
+
+    pub(super) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
+        let number = |index: usize| u32::try_from(index).expect("no more groups than tools");
+        writer.numbers(OF, &self.of)?;
+        let groups: Vec<u32> = self.groups.iter().flat_map(|group| [group.tool.0, number(group.policy)]).collect();
+        writer.numbers(GROUPS, &groups)?;
+        let policies: Vec<u32> = self.policies.iter().map(|tool| tool.0).collect();
+        writer.numbers(POLICIES, &policies)
+    }
+
+    pub(super) fn open(file: &SavedFile, tools: usize) -> Result<Self, SavedError> {
+        let of: Vec<u32> = file.numbers(OF)?;
+        let pairs: Vec<u32> = file.numbers(GROUPS)?;
+        let policies: Vec<u32> = file.numbers(POLICIES)?;
+        let (pairs, rest) = pairs.as_chunks::<2>();
+        let is_tool = |tool: u32| (tool as usize) < tools;
+        let sound = of.len() == tools
+            && rest.is_empty()
+            && of.iter().all(|&group| (group as usize) < pairs.len())
+            && pairs.iter().all(|&[tool, policy]| is_tool(tool) && (policy as usize) < policies.len())
+            && policies.iter().all(|&tool| is_tool(tool));
+        file.ensure(sound, GROUPS)?;
+        let group = |&[tool, policy]: &[u32; 2]| Group { tool: ToolId(tool), policy: policy as usize, size: 0 };
+        let mut groups: Vec<Group> = pairs.iter().map(group).collect();
+        of.iter().for_each(|&group| groups[group as usize].size += 1);
+        Ok(Self { of: of.into(), groups, policies: policies.into_iter().map(ToolId).collect() })
+    }
+}

@@ -1,0 +1,141 @@
+//! A catalog as a saved index holds it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use serde::{Deserialize, Serialize};
+
+use super::aliases::OperatorAliases;
+use super::definitions::{DEFINITIONS, Definitions, ENDS};
+use super::error::CatalogFault;
+use super::grouping::Grouping;
+use super::options::{CatalogOptions, Conflicts};
+use super::sources::Sources;
+use super::{Catalog, Ids, digest};
+use crate::ranking::ToolId;
+use crate::saved::{SavedError, SavedFile, Texts, Writer, index_path};
+use crate::schema::Validators;
+
+const DIGESTS: &str = "catalog.digests";
+const IDS: &str = "catalog.ids";
+const ID_TOOLS: &str = "catalog.id-tools";
+const EXEMPLIFIED: &str = "catalog.exemplified";
+const SETTINGS: &str = "catalog.settings";
+
+/// How a catalog was made, and what was left out of it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    conflicts: Conflicts,
+    untrusted_sources: BTreeSet<String>,
+    allow_claimed_aliases: bool,
+    aliases: Option<OperatorAliases>,
+    default_source: Option<String>,
+    notices: Vec<CatalogFault>,
+}
+
+impl Catalog {
+    /// Opens the catalog of a saved index ([`Engine::save`](crate::Engine::save)). Definitions are read when they are needed, and an
+    /// engine of this catalog takes from the index what was indexed, as far as it has the same models.
+    ///
+    /// An index is as trustworthy as the catalog that it was made of: who can write it can write tools. Calls are held to their
+    /// schemas by [`JsonSchema`](crate::call::JsonSchema), whatever the catalog's options said.
+    ///
+    /// ```
+    /// use picktools::{Catalog, Engine, PickOptions, Query, Tool};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let folder = folder.path();
+    /// let tools = [Tool::without_arguments("get_forecast", "Weather for the coming days"), Tool::without_arguments("book_room", "Books")];
+    /// Engine::new(Catalog::from_tools(tools)?)?.save(folder, serde_json::Value::Null)?;
+    ///
+    /// let engine = Engine::new(Catalog::open_saved(folder)?)?;
+    /// let selection = engine.pick(&Query::new("will the weather hold?"), &PickOptions::default())?;
+    /// assert_eq!(selection.picks[0].tool.name, "get_forecast");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`SavedError`] when there is no index, it is damaged, or another version wrote it.
+    pub fn open_saved(folder: impl AsRef<Path>) -> Result<Self, SavedError> {
+        let file = Arc::new(SavedFile::open(folder.as_ref())?);
+        let tools = file.header.tools;
+        let digests: Arc<[_]> = file.numbers(DIGESTS)?.into();
+        let whole = digest(&digests);
+        file.ensure(digests.len() == tools && u32::try_from(tools).is_ok() && whole == file.header.catalog, DIGESTS)?;
+        let (texts, of) = (Texts::open(IDS, &file)?, file.numbers::<u32>(ID_TOOLS)?);
+        let all_known = texts.len() == tools && of.len() == tools && of.iter().all(|&tool| (tool as usize) < tools);
+        file.ensure(all_known, IDS)?;
+        let exemplified: Vec<u32> = file.numbers(EXEMPLIFIED)?;
+        file.ensure(exemplified.iter().all(|&tool| (tool as usize) < tools), EXEMPLIFIED)?;
+        let Settings { conflicts, untrusted_sources, allow_claimed_aliases, aliases, default_source, notices } =
+            file.json(SETTINGS)?;
+        let options = CatalogOptions {
+            conflicts,
+            untrusted_sources,
+            allow_claimed_aliases,
+            aliases,
+            default_source,
+            schema_compiler: None,
+        };
+        Ok(Self {
+            definitions: Definitions::open(&file, &digests)?,
+            digests,
+            ids: Arc::new(Ids { texts, tools: of }),
+            sources: Arc::new(Sources::open(&file, tools)?),
+            exemplified: exemplified.into_iter().map(ToolId).collect(),
+            digest: whole,
+            notices,
+            validators: Arc::new(Validators::new(None)),
+            options,
+            grouping: Arc::new(OnceLock::from(Grouping::open(&file, tools)?)),
+            saved: Some(file),
+        })
+    }
+
+    /// Returns `true` if the folder holds a saved index, whole or not.
+    pub fn is_saved(folder: impl AsRef<Path>) -> bool {
+        index_path(folder.as_ref()).is_file()
+    }
+
+    /// Returns what the index that this catalog was opened from was saved with; `None` where it was made otherwise.
+    pub fn note(&self) -> Option<&serde_json::Value> {
+        self.saved.as_ref().map(|file| &file.header.note)
+    }
+
+    pub(crate) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
+        let mut ends = Vec::with_capacity(self.len());
+        let mut end = 0;
+        let mut failed = None;
+        let pieces = (0..self.len()).map_while(|place| match self.definitions.serialised(place) {
+            Ok(definition) => {
+                end += definition.len() as u64;
+                ends.push(end);
+                Some(definition)
+            }
+            Err(error) => {
+                failed = Some(error);
+                None
+            }
+        });
+        writer.streamed(DEFINITIONS, pieces)?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        writer.numbers(ENDS, &ends)?;
+        writer.numbers(DIGESTS, &self.digests)?;
+        self.ids.texts.save(IDS, writer)?;
+        writer.numbers(ID_TOOLS, &self.ids.tools)?;
+        self.sources.save(writer)?;
+        writer.numbers(EXEMPLIFIED, &self.exemplified.iter().map(|tool| tool.0).collect::<Vec<u32>>())?;
+        self.grouping().save(writer)?;
+        let CatalogOptions { conflicts, untrusted_sources, allow_claimed_aliases, aliases, default_source, .. } =
+            self.options.clone();
+        let notices = self.notices.clone();
+        let settings =
+            Settings { conflicts, untrusted_sources, allow_claimed_aliases, aliases, default_source, notices };
+        writer.json(SETTINGS, &settings)
+    }
+}
