@@ -46,7 +46,7 @@ use self::signals::Embeddings;
 use self::skills::SkillIndex;
 #[cfg(feature = "tokens")]
 use crate::budget::CostTable;
-use crate::catalog::{Catalog, Tool};
+use crate::catalog::{Catalog, ChangeError, Changes, Tool};
 use crate::examples::{ExampleStats, Examples};
 use crate::fuse::Mode;
 pub use crate::fuse::{Retriever, RetrieverScores};
@@ -101,6 +101,18 @@ impl fmt::Debug for Engine {
             .field("reranker", &self.reranker.as_ref().map(|reranker| reranker.name()))
             .finish_non_exhaustive()
     }
+}
+
+/// Why an engine cannot take changes over. It stays as it is.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UpdateError {
+    /// The changes cannot be made.
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    /// What has changed cannot be indexed.
+    #[error(transparent)]
+    Index(#[from] IndexError),
 }
 
 impl Engine {
@@ -171,6 +183,60 @@ impl Engine {
             }
         };
         Ok(Self { examples: Some(Arc::new(learned)), ..self.clone() })
+    }
+
+    /// Takes changes of tools over. Only what has come or changed is embedded and read into words; the new engine picks as one does
+    /// that is built of the changed catalog, and this one stays as it is, for picks that are running and for who goes on with it.
+    ///
+    /// ```
+    /// use picktools::{Catalog, Engine, PickOptions, Query, Tool, catalog::Changes};
+    ///
+    /// let engine = Engine::new(Catalog::from_tools([Tool::without_arguments("book_room", "Books a meeting room")])?)?;
+    /// let put = vec![Tool::without_arguments("get_forecast", "Weather for the coming days")];
+    /// let engine = engine.update(Changes { put, ..Changes::default() })?;
+    /// let selection = engine.pick(&Query::new("will it rain tomorrow?"), &PickOptions::default())?;
+    /// assert_eq!(selection.picks[0].tool.name, "get_forecast");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`UpdateError`] when the changes are not valid, or a model fails on a tool.
+    ///
+    /// # Complexity
+    ///
+    /// Linear in the number of all tools, but for what has not changed a copy: see `docs/results.md`.
+    pub fn update(&self, changes: Changes) -> Result<Self, UpdateError> {
+        Ok(self.with_catalog(self.index.catalog.with_changes(changes)?)?)
+    }
+
+    /// Indexes another catalog, by the same models and with the same skills, sequences, examples, scorer and reranker. As in
+    /// [`update`](Self::update), only tools that this engine does not have are embedded and read into words.
+    ///
+    /// # Errors
+    ///
+    /// [`IndexError`] when a model fails on a tool.
+    pub fn with_catalog(&self, catalog: Catalog) -> Result<Self, IndexError> {
+        let mut index = self.index.of_changed(catalog)?;
+        let skills = self.skills.as_ref().map(|skills| skills.of(&index)).transpose()?;
+        // Tools and skills are ranked beside each other, and so by the same models.
+        if let Some(reason) = skills.as_ref().and_then(SkillIndex::left_out) {
+            index.leave_out(reason);
+        }
+        let examples = match &self.examples {
+            Some(examples) => Some(examples.of_changed(&index)?),
+            None if index.catalog.exemplified().is_empty() => None,
+            None => Some(ExampleIndex::build(&index, Examples::default(), &ExampleConfig::default(), None)?),
+        };
+        Ok(Self {
+            skills: skills.map(Arc::new),
+            prior: self.prior.as_ref().map(|prior| Arc::new(prior.of(&index.names))),
+            examples: examples.map(Arc::new),
+            index: Arc::new(index),
+            #[cfg(feature = "tokens")]
+            costs: Arc::default(),
+            ..self.clone()
+        })
     }
 
     /// Saves the catalog and its indexes in a folder, which is made where it is not there, in the place of what was saved there

@@ -17,6 +17,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use foldhash::HashMap;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::json;
@@ -166,6 +168,7 @@ impl Sequences {
 /// How often the tools of a catalog were called, and with which others.
 #[derive(Debug, Default)]
 pub(crate) struct Prior {
+    given: Arc<Sequences>,
     tasks: u32,
     /// In how many tasks each tool was called.
     called: HashMap<ToolId, u32>,
@@ -197,7 +200,7 @@ pub(crate) type Gains = BTreeMap<ToolId, Vec<Gain>>;
 
 impl Prior {
     /// Counts what tasks called of the tools that `names` knows. A name that several tools share counts for none.
-    pub(crate) fn new(sequences: &Sequences, names: &NameTable) -> Self {
+    pub(crate) fn new(sequences: Arc<Sequences>, names: &NameTable) -> Self {
         let mut prior = Self::default();
         let tools: Vec<Option<ToolId>> = sequences
             .names
@@ -218,7 +221,13 @@ impl Prior {
                 others.for_each(|&other| *together.entry(other).or_default() += 1);
             }
         }
+        prior.given = sequences;
         prior
+    }
+
+    /// Counts the same tasks for other names.
+    pub(crate) fn of(&self, names: &NameTable) -> Self {
+        Self::new(Arc::clone(&self.given), names)
     }
 
     /// Returns what tools gain by those in use; the others gain nothing.
@@ -270,7 +279,7 @@ mod tests {
             Tool::without_arguments("plot", ""),
         ];
         let names = NameTable::new(&Catalog::from_tools(tools).expect("valid"));
-        Prior::new(&Sequences::from_slice(tasks.as_bytes(), "s.jsonl").expect("well formed"), &names)
+        Prior::new(Arc::new(Sequences::from_slice(tasks.as_bytes(), "s.jsonl").expect("well formed")), &names)
     }
 
     fn tool(index: usize) -> ToolId {

@@ -23,7 +23,7 @@
 
 #[cfg(unix)]
 use std::fs::File;
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -32,6 +32,7 @@ use tempfile::NamedTempFile;
 
 /// What the names of temporary files end with. They begin with a dot.
 pub(crate) const TEMPORARY_EXTENSION: &str = "tmp";
+const TEMPORARY_SUFFIX: &str = ".tmp";
 
 /// Who may read a temporary file, as systems with such modes say it: whoever may read any new file, or its owner.
 const AS_ANY_NEW: u32 = 0o666;
@@ -63,18 +64,34 @@ impl Staged {
     ///
     /// [`StoreError`] when the folder cannot be written to.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Result<Self, StoreError> {
-        Self::with_mode(folder.into(), AS_ANY_NEW)
+        Self::with_mode(folder.into(), AS_ANY_NEW, &mut tempfile::Builder::new())
+    }
+
+    /// Creates the temporary file that is to take the place of `name` in `folder`, for whoever holds a lock on it: one that a writer
+    /// left behind that died is removed.
+    pub(crate) fn alone(folder: &Path, name: &str) -> Result<Self, StoreError> {
+        let prefix = format!(".{name}");
+        let path = folder.join(format!("{prefix}{TEMPORARY_SUFFIX}"));
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != ErrorKind::NotFound => Err(StoreError { path, source }),
+            _ => {
+                let mut builder = tempfile::Builder::new();
+                Self::with_mode(folder.to_owned(), AS_ANY_NEW, builder.prefix(&prefix).rand_bytes(0))
+            }
+        }
     }
 
     #[cfg_attr(not(unix), expect(unused_variables, reason = "other systems have no such modes"))]
-    fn with_mode(mut folder: PathBuf, mode: u32) -> Result<Self, StoreError> {
+    fn with_mode<'n>(
+        mut folder: PathBuf,
+        mode: u32,
+        builder: &mut tempfile::Builder<'n, 'n>,
+    ) -> Result<Self, StoreError> {
         if folder.as_os_str().is_empty() {
             // What the parent of a bare file name is.
             folder.push(".");
         }
-        let suffix = format!(".{TEMPORARY_EXTENSION}");
-        let mut builder = tempfile::Builder::new();
-        builder.suffix(&suffix);
+        builder.suffix(TEMPORARY_SUFFIX);
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
         match builder.tempfile_in(&folder) {
@@ -167,7 +184,8 @@ pub fn check_writable(path: &Path) -> Result<(), StoreError> {
 fn beside(path: &Path, mode: u32) -> Result<(Staged, &Path), StoreError> {
     let because = |source| StoreError { path: path.to_owned(), source };
     let name = path.file_name().ok_or_else(|| because(ErrorKind::InvalidFilename.into()))?;
-    let file = Staged::with_mode(path.parent().unwrap_or(Path::new("")).to_owned(), mode);
+    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+    let file = Staged::with_mode(folder, mode, &mut tempfile::Builder::new());
     Ok((file.map_err(|error| because(error.source))?, Path::new(name)))
 }
 
@@ -186,7 +204,6 @@ fn sync_folder(_: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
-    use std::fs;
 
     use super::*;
 

@@ -29,8 +29,8 @@ pub(super) struct SavedDefinitions {
     needed: Vec<OnceLock<Arc<Tool>>>,
     /// All of them, once somebody needs all.
     all: OnceLock<Vec<Arc<Tool>>>,
-    /// What was wrong first.
-    fault: OnceLock<SavedError>,
+    /// What was wrong first, as the catalog tells.
+    fault: Arc<OnceLock<SavedError>>,
 }
 
 /// The section that holds the definitions, and the one of where they end.
@@ -38,14 +38,18 @@ pub(super) const DEFINITIONS: &str = "catalog.definitions";
 pub(super) const ENDS: &str = "catalog.definition-ends";
 
 impl Definitions {
-    /// Finds definitions in an index; each has its digest.
-    pub(super) fn open(file: &Arc<SavedFile>, digests: &Arc<[Digest]>) -> Result<Self, SavedError> {
+    /// Finds definitions in an index; each has its digest. What is wrong with the first that cannot be read is put into `fault`.
+    pub(super) fn open(
+        file: &Arc<SavedFile>,
+        digests: &Arc<[Digest]>,
+        fault: &Arc<OnceLock<SavedError>>,
+    ) -> Result<Self, SavedError> {
         let ends: Vec<u64> = file.numbers(ENDS)?;
         let whole = ends.last().copied().unwrap_or_default() == file.bytes(DEFINITIONS)?;
         file.ensure(whole && ends.len() == digests.len() && ends.is_sorted(), ENDS)?;
         let needed = ends.iter().map(|_| OnceLock::new()).collect();
-        let (file, digests) = (Arc::clone(file), Arc::clone(digests));
-        let (all, fault) = (OnceLock::new(), OnceLock::new());
+        let (file, digests, fault) = (Arc::clone(file), Arc::clone(digests), Arc::clone(fault));
+        let all = OnceLock::new();
         Ok(Self::Saved(Arc::new(SavedDefinitions { file, ends, digests, needed, all, fault })))
     }
 
@@ -78,14 +82,6 @@ impl Definitions {
                 let places = (0..saved.ends.len()).into_par_iter();
                 places.map(|place| Arc::clone(saved.needed[place].get_or_init(|| saved.read(place)))).collect()
             }),
-        }
-    }
-
-    /// Returns what was wrong with the first definition that could not be read.
-    pub(super) fn fault(&self) -> Option<&SavedError> {
-        match self {
-            Self::Read(_) => None,
-            Self::Saved(saved) => saved.fault.get(),
         }
     }
 

@@ -7,6 +7,7 @@
 //! what becomes of conflicts and of untrusted sources.
 
 mod aliases;
+mod changes;
 mod conflicts;
 mod definition;
 mod definitions;
@@ -33,6 +34,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use aliases::OperatorAliases;
 pub(crate) use aliases::{is_reserved, known_for, reserved};
+pub use changes::{ChangeError, Changes};
 pub use definition::{Alias, Annotations, NoSchemaMode, Safety, ThreatLevel, Tool};
 pub(crate) use definition::{Effects, READ_ONLY, is_read_only};
 pub(crate) use definitions::Digest;
@@ -80,6 +82,9 @@ pub struct Catalog {
     validators: Arc<Validators<Tool>>,
     /// The index that it was opened from.
     saved: Option<Arc<SavedFile>>,
+    /// What was wrong with the first definition of an index that could not be read; shared with the catalogs that are made of this
+    /// one, which may have what stands for it.
+    fault: Arc<OnceLock<SavedError>>,
 }
 
 /// The tools' identities.
@@ -135,6 +140,30 @@ impl Catalog {
         Ok(catalog)
     }
 
+    /// Makes a new catalog in which tools have come, changed or gone, and which shares the others with this one. What comes is
+    /// held to the same rules as in [`with_tools`](Self::with_tools); a tool that is replaced keeps its place.
+    ///
+    /// ```
+    /// use picktools::{Catalog, Tool, catalog::Changes};
+    ///
+    /// let tools = [Tool::without_arguments("send_email", "Sends"), Tool::without_arguments("get_forecast", "Weather")];
+    /// let catalog = Catalog::from_tools(tools)?;
+    /// let put = vec![Tool::without_arguments("send_email", "Sends an email")];
+    /// let changed = catalog.with_changes(Changes { put, remove: vec!["get_forecast".to_owned()] })?;
+    /// assert_eq!((changed.len(), changed.tools()[0].description.as_str()), (1, "Sends an email"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`] for an id that no tool has, and for tools that are not valid or clash, where conflicts are not settled.
+    pub fn with_changes(&self, changes: Changes) -> Result<Self, ChangeError> {
+        let mut catalog = self.options.change(self, changes)?;
+        catalog.validators = Arc::clone(&self.validators);
+        catalog.notices.splice(..0, self.notices.iter().cloned());
+        Ok(catalog)
+    }
+
     /// Makes a new catalog of the tools that `keep` accepts, shared with this one. The operator's aliases of the others
     /// go with them.
     #[must_use]
@@ -148,12 +177,7 @@ impl Catalog {
     }
 
     /// `known` has some of the tools already.
-    fn new(
-        tools: Vec<Arc<Tool>>,
-        notices: Vec<CatalogFault>,
-        options: CatalogOptions,
-        known: Option<&Self>,
-    ) -> Self {
+    fn new(tools: Vec<Arc<Tool>>, notices: Vec<CatalogFault>, options: CatalogOptions, known: Option<&Self>) -> Self {
         let ids = tools.iter().enumerate().map(|(index, tool)| (tool.id.as_str(), ToolId::from_index(index).0));
         let (texts, of) = Texts::new(ids.collect());
         let digests = digests(&tools, known);
@@ -174,6 +198,7 @@ impl Catalog {
             grouping: Arc::default(),
             definitions: Definitions::Read(tools),
             saved: None,
+            fault: known.map_or_else(Arc::default, |known| Arc::clone(&known.fault)),
         }
     }
 
@@ -219,9 +244,9 @@ impl Catalog {
     }
 
     /// Returns what was wrong with the first definition of a saved index that could not be read. No tool is picked from
-    /// such a catalog.
+    /// such a catalog, nor from one that is made of it.
     pub fn fault(&self) -> Option<&SavedError> {
-        self.definitions.fault()
+        self.fault.get()
     }
 
     /// Returns what was left out while the catalog was made, and why.
@@ -293,9 +318,8 @@ impl Catalog {
 /// Digests definitions, but for those that `known` has.
 fn digests(tools: &[Arc<Tool>], known: Option<&Catalog>) -> Arc<[Digest]> {
     let address = |tool: &Arc<Tool>| Arc::as_ptr(tool).addr();
-    let known: HashMap<usize, &Digest> = known.map_or_else(HashMap::new, |known| {
-        known.tools().iter().map(address).zip(known.digests.iter()).collect()
-    });
+    let known: HashMap<usize, &Digest> =
+        known.map_or_else(HashMap::new, |known| known.tools().iter().map(address).zip(known.digests.iter()).collect());
     let digest = |tool: &Arc<Tool>| known.get(&address(tool)).map_or_else(|| digest_of(tool), |digest| **digest);
     tools.par_iter().map(digest).collect::<Vec<_>>().into()
 }

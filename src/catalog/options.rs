@@ -1,6 +1,6 @@
 //! How a catalog is read: what becomes of conflicts, whom to trust, and the operator's own aliases.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::aliases::{OperatorAliases, is_reserved};
+use super::changes::{ChangeError, Changes};
 use super::definition::{Alias, Tool};
 use super::error::{CatalogError, CatalogFault, FaultKind, Position};
 use super::files::CatalogFile;
@@ -15,6 +16,7 @@ use super::format::{self, Entry};
 use super::sources::Sources;
 use super::unknown::UnknownValue;
 use super::{Catalog, conflicts, entry};
+use crate::ranking::ToolId;
 use crate::schema::SchemaCompiler;
 
 /// What becomes of names and aliases that two tools claim.
@@ -148,7 +150,12 @@ impl CatalogOptions {
         known: Option<&Catalog>,
         more: impl IntoIterator<Item = Tool>,
     ) -> Result<Catalog, CatalogError> {
-        let first = known.map_or(0, Catalog::len);
+        let entries = self.entries(known.map_or(0, Catalog::len), more);
+        self.build(known, entries, "tools")
+    }
+
+    /// Checks tools that are already in memory, each by itself; the first is behind `first` others.
+    fn entries(&self, first: usize, more: impl IntoIterator<Item = Tool>) -> Entries {
         let placed = more.into_iter().enumerate().map(|(index, mut tool)| {
             if tool.source.is_none() && self.default_source.is_some() {
                 let named = tool.id != tool.name;
@@ -164,7 +171,38 @@ impl CatalogOptions {
                 entry::check(tool).into_iter().map(|fault| fault.at(position, Some(tool)))
             })
             .collect();
-        self.build(known, Entries { tools, faults, left_out: Vec::new() }, "tools")
+        Entries { tools, faults, left_out: Vec::new() }
+    }
+
+    /// Makes a catalog of what `known` has and `changes` change.
+    pub(super) fn change(&self, known: &Catalog, Changes { put, remove }: Changes) -> Result<Catalog, ChangeError> {
+        let tools = known.read_all().map_err(|fault| ChangeError::Damaged { reason: fault.to_string() })?;
+        let mut gone = HashSet::new();
+        for id in remove {
+            match known.find(&id) {
+                Some(tool) => gone.insert(tool),
+                None => return Err(ChangeError::UnknownTool { id }),
+            };
+        }
+        let (mut entries, notices) = self.marked(self.entries(tools.len(), put));
+        // A tool that has been there keeps its place, once.
+        let mut replacing: HashMap<ToolId, (Position, Arc<Tool>)> = HashMap::new();
+        let mut more = Vec::new();
+        for (position, tool) in entries.tools.drain(..) {
+            let before = known.find(&tool.id).filter(|tool| !gone.contains(tool) && !replacing.contains_key(tool));
+            let tool = (position, Arc::new(tool));
+            match before {
+                Some(before) => drop(replacing.insert(before, tool)),
+                None => more.push(tool),
+            }
+        }
+        let kept = known.ids().zip(tools).filter(|(id, _)| !gone.contains(id)).map(|(id, tool)| {
+            replacing.remove(&id).unwrap_or_else(|| (Position::Entry(id.index() + 1), Arc::clone(tool)))
+        });
+        let tools = kept.collect::<Vec<_>>().into_iter().chain(more).collect();
+        let mut catalog = self.settle(tools, entries.faults, "changes", Some(known))?;
+        catalog.notices.splice(..0, notices);
+        Ok(catalog)
     }
 
     /// Reads the entries of files, and says what they come from.
@@ -227,9 +265,7 @@ impl CatalogOptions {
 
     /// The one way to a catalog: trust first, then what is wrong between the tools.
     fn build(&self, known: Option<&Catalog>, entries: Entries, origin: &str) -> Result<Catalog, CatalogError> {
-        let Entries { mut tools, faults, left_out: mut notices } = entries;
-        self.mark(&mut tools);
-        notices.extend(tools.iter_mut().flat_map(|(position, tool)| self.distrust(position, tool)));
+        let (Entries { tools, faults, .. }, mut notices) = self.marked(entries);
         let placed = known.map_or(&[][..], Catalog::tools).iter().enumerate();
         let placed = placed.map(|(index, tool)| (Position::Entry(index + 1), Arc::clone(tool)));
         let more = tools.into_iter().map(|(position, tool)| (position, Arc::new(tool)));
@@ -237,6 +273,14 @@ impl CatalogOptions {
         notices.append(&mut catalog.notices);
         catalog.notices = notices;
         Ok(catalog)
+    }
+
+    /// Marks what is untrusted and takes from it what does not count; with what was left out.
+    fn marked(&self, mut entries: Entries) -> (Entries, Vec<CatalogFault>) {
+        self.mark(&mut entries.tools);
+        let mut notices = std::mem::take(&mut entries.left_out);
+        notices.extend(entries.tools.iter_mut().flat_map(|(position, tool)| self.distrust(position, tool)));
+        (entries, notices)
     }
 
     /// Looks for everything that is wrong with what was read, and leaves nothing out.

@@ -80,8 +80,9 @@ impl Catalog {
             default_source,
             schema_compiler: None,
         };
+        let fault = Arc::default();
         Ok(Self {
-            definitions: Definitions::open(&file, &digests)?,
+            definitions: Definitions::open(&file, &digests, &fault)?,
             digests,
             ids: Arc::new(Ids { texts, tools: of }),
             sources: Arc::new(Sources::open(&file, tools)?),
@@ -92,6 +93,7 @@ impl Catalog {
             options,
             grouping: Arc::new(OnceLock::from(Grouping::open(&file, tools)?)),
             saved: Some(file),
+            fault,
         })
     }
 

@@ -177,11 +177,16 @@ impl EngineBuilder {
         let deadline = optional.as_ref().map(|optional| optional.deadline);
         let cache_dir = self.cache_dir.clone();
         let of_examples = ExampleConfig { cache_dir: cache_dir.clone(), progress: self.progress.clone(), deadline };
-        let config = IndexConfig { embedders, optional, cache_dir: self.cache_dir, progress: self.progress };
+        let (own_cache_dir, progress) = (self.cache_dir, self.progress);
+        let config = IndexConfig { embedders, optional, cache_dir: own_cache_dir, progress, before: None };
         let mut index = Index::build(self.catalog, config)?;
-        let skills = self
-            .skills
-            .map(|skills| SkillIndex::build(skills, &index, IndexConfig { cache_dir, ..index.same_models(deadline) }));
+        let skills = self.skills.map(|skills| {
+            SkillIndex::build(
+                skills.into_iter().map(Arc::new).collect(),
+                &index,
+                IndexConfig { cache_dir, ..index.same_models(deadline) },
+            )
+        });
         let skills = skills.transpose()?;
         // Tools and skills are ranked beside each other, and so by the same models.
         if let Some(reason) = skills.as_ref().and_then(SkillIndex::left_out) {
@@ -190,7 +195,7 @@ impl EngineBuilder {
         let is_wanted = self.examples.is_some() || !index.catalog.exemplified().is_empty();
         let examples = is_wanted
             .then(|| ExampleIndex::build(&index, self.examples.unwrap_or_default(), &of_examples, None).map(Arc::new));
-        let prior = self.sequences.map(|sequences| Arc::new(Prior::new(&sequences, &index.names)));
+        let prior = self.sequences.map(|sequences| Arc::new(Prior::new(Arc::new(sequences), &index.names)));
         Ok(Engine {
             index: Arc::new(index),
             skills: skills.map(Arc::new),

@@ -27,6 +27,8 @@ pub(super) struct SkillIndex {
     /// In the order of the index.
     skills: Vec<UsableSkill>,
     reports: Vec<SkillReport>,
+    /// All that were given.
+    given: Vec<Arc<Skill>>,
 }
 
 /// A skill that can be picked.
@@ -46,25 +48,30 @@ pub(super) struct Picked {
 
 impl SkillIndex {
     /// Keeps the skills whose tools `tools` has, and indexes them.
-    pub(super) fn build(skills: Vec<Skill>, tools: &Index, config: IndexConfig) -> Result<Self, IndexError> {
+    pub(super) fn build(given: Vec<Arc<Skill>>, tools: &Index, config: IndexConfig) -> Result<Self, IndexError> {
         let mut usable = Vec::new();
         let mut reports = Vec::new();
         // Skills name the same few tools over and over, and the nearest names take a while to find.
         let mut known: HashMap<String, ToolMeaning> = HashMap::new();
-        for skill in skills {
+        for skill in &given {
             let report = skill.report(|name| {
                 let meaning = known.entry(name.to_owned());
                 meaning.or_insert_with(|| ToolMeaning::of(name, &tools.catalog, &tools.names)).clone()
             });
             if report.is_compatible() {
-                usable.push(UsableSkill { tools: needed(&report, &tools.catalog), skill: Arc::new(skill) });
+                usable.push(UsableSkill { tools: needed(&report, &tools.catalog), skill: Arc::clone(skill) });
             }
             reports.push(report);
         }
         let documents =
             usable.iter().map(|usable| Tool::without_arguments(&usable.skill.name, &usable.skill.description));
         let catalog = Catalog::from_tools(documents).map_err(IndexError::Skills)?;
-        Ok(Self { index: Index::build(catalog, config)?, skills: usable, reports })
+        Ok(Self { index: Index::build(catalog, config)?, skills: usable, reports, given })
+    }
+
+    /// Looks for the tools of the same skills in another index, which ranks by the same models.
+    pub(super) fn of(&self, tools: &Index) -> Result<Self, IndexError> {
+        Self::build(self.given.clone(), tools, tools.same_models(None))
     }
 
     /// Returns why the optional model is not among those that rank.

@@ -83,7 +83,7 @@ impl ExampleIndex {
             postings,
             vectors: Vec::new(),
             left_out: None,
-            vocabulary: known.map_or_else(Arc::default, |known| Arc::clone(&known.vocabulary)),
+            vocabulary: Arc::default(),
         };
         for (number, vectors) in index.vectors.iter().enumerate() {
             let known = known.and_then(|known| Some((known, known.vectors.get(number)?)));
@@ -98,6 +98,11 @@ impl ExampleIndex {
         Ok(examples)
     }
 
+    /// Indexes the same examples for the tools of another snapshot.
+    pub(crate) fn of_changed(&self, index: &Index) -> Result<Self, IndexError> {
+        Self::build(index, self.given.clone(), &ExampleConfig::default(), Some(self))
+    }
+
     /// Indexes what tools have served since, besides.
     pub(crate) fn learn<'e>(
         &self,
@@ -109,7 +114,8 @@ impl ExampleIndex {
         for (tool, request) in served {
             given.learn(tool, request, vocabulary);
         }
-        Self::build(index, given, &ExampleConfig::default(), Some(self))
+        let learned = Self::build(index, given, &ExampleConfig::default(), Some(self))?;
+        Ok(Self { vocabulary: Arc::clone(&self.vocabulary), ..learned })
     }
 
     /// The vectors of all examples by one model; or why there are none in time.

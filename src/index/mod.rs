@@ -4,6 +4,7 @@
 //! compared over all tools belongs to the snapshot. So a snapshot answers to the bit as one of the same tools in other
 //! segments does. Building makes one segment.
 
+mod before;
 mod copies;
 mod error;
 mod examples;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use self::before::Before;
 use self::copies::Copies;
 use self::optional::Coming;
 use self::rows::Rows;
@@ -51,6 +53,8 @@ pub(crate) struct IndexConfig {
     pub(crate) optional: Option<Optional>,
     pub(crate) cache_dir: Option<PathBuf>,
     pub(crate) progress: Progress,
+    /// An earlier snapshot, which knows what has not changed.
+    pub(crate) before: Option<Arc<Index>>,
 }
 
 /// Told how far embedding a catalog has come: texts done, texts in all.
@@ -84,7 +88,8 @@ pub(crate) struct Index {
 impl Index {
     pub(crate) fn build(catalog: Catalog, mut config: IndexConfig) -> Result<Self, IndexError> {
         let coming = config.optional.take().map(|optional| optional.start(&catalog, &config));
-        let (mut segment, mut cache) = Segment::of(&catalog, &config)?;
+        let before = config.before.take().map(|index| Before::new(index, &catalog));
+        let (mut segment, mut cache) = Segment::of(&catalog, before.as_ref(), &config)?;
         let mut embedders = config.embedders;
         let mut left_out = None;
         match coming.map(|coming| coming.map_or_else(|reason| Ok(Err(reason)), Coming::wait)).transpose()? {
@@ -103,6 +108,12 @@ impl Index {
         }
         let index = Self::of(catalog, Segments::new([Arc::new(segment)]), embedders, cache)?;
         Ok(Self { left_out, ..index })
+    }
+
+    /// Indexes another catalog by the same models; what this snapshot knows of the tools that are the same is taken over.
+    pub(crate) fn of_changed(self: &Arc<Self>, catalog: Catalog) -> Result<Self, IndexError> {
+        let config = IndexConfig { before: Some(Arc::clone(self)), ..self.same_models(None) };
+        Ok(Self { left_out: self.left_out.clone(), ..Self::build(catalog, config)? })
     }
 
     /// Returns what another catalog is indexed with to be ranked beside this one; `deadline` is that of the optional

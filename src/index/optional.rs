@@ -57,7 +57,8 @@ impl Optional {
         let (catalog, cache_dir) = (catalog.clone(), config.cache_dir.clone());
         let work = deadline.start(move || {
             let embedder = open().map_err(IndexError::Model)?;
-            let embedding = catalog_vectors(&catalog, embedder.as_ref(), cache_dir.as_deref(), &progress, deadline)?;
+            let embedding =
+                catalog_vectors(&catalog, None, embedder.as_ref(), cache_dir.as_deref(), &progress, deadline)?;
             Ok((embedder, embedding))
         });
         Ok(Coming { work, done, tools })

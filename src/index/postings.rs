@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::before::GONE;
 use super::occurrences::{Fields, Occurrence, occurrences};
 use super::terms::{Terms, each_term, number};
 use crate::catalog::Tool;
@@ -50,7 +51,7 @@ impl Postings {
             return Self::run(tools);
         }
         let runs: Vec<Self> = tools.par_chunks(TOOLS_PER_RUN).map(Self::run).collect();
-        Self::merge(&runs.iter().collect::<Vec<_>>())
+        Self::concatenated(&runs)
     }
 
     /// Indexes tools that are read together.
@@ -89,33 +90,74 @@ impl Postings {
     }
 
     /// Puts the tools of several runs one after the other.
-    fn merge(runs: &[&Self]) -> Self {
+    fn concatenated(runs: &[Self]) -> Self {
         let mut tools = 0;
-        let first = |run: &&Self| {
+        let placed = |run: &Self| {
             let first = number(tools);
             tools += run.lengths.len();
-            first
+            (first..number(tools)).collect()
         };
-        let firsts: Vec<u32> = runs.iter().map(first).collect();
-        let postings = runs.iter().map(|run| run.tools.len()).sum();
+        let places: Vec<Vec<u32>> = runs.iter().map(placed).collect();
+        let placed: Vec<(&Self, &[u32])> = runs.iter().zip(&places).map(|(run, places)| (run, &**places)).collect();
+        Self::merge(&placed, tools)
+    }
+
+    /// Puts the tools of several runs together, `count` of them: with each run stands where each of its tools comes to stand,
+    /// or [`GONE`] for one that is left out.
+    pub(super) fn merge(runs: &[(&Self, &[u32])], count: usize) -> Self {
+        let mut lengths = vec![0; count];
+        for (run, places) in runs {
+            for (&place, &length) in places.iter().zip(&run.lengths).filter(|(place, _)| **place != GONE) {
+                lengths[place as usize] = length;
+            }
+        }
+        let postings = runs.iter().map(|(run, _)| run.tools.len()).sum();
         let mut merged = Self {
-            lengths: runs.iter().flat_map(|run| &run.lengths).copied().collect(),
+            lengths,
             tools: Vec::with_capacity(postings),
             frequencies: Vec::with_capacity(postings),
             fields: Vec::with_capacity(postings),
             ..Self::default()
         };
-        each_term(&runs.iter().map(|run| &run.terms).collect::<Vec<_>>(), |term, held| {
+        each_term(&runs.iter().map(|(run, _)| &run.terms).collect::<Vec<_>>(), |term, held| {
+            let start = merged.tools.len();
             for (run, postings) in held {
-                let (first, run) = (firsts[*run], runs[*run]);
-                merged.tools.extend(run.tools[postings.clone()].iter().map(|tool| first + tool));
-                merged.frequencies.extend_from_slice(&run.frequencies[postings.clone()]);
-                merged.fields.extend_from_slice(&run.fields[postings.clone()]);
+                let (run, places) = runs[*run];
+                for posting in postings.clone() {
+                    let place = places[run.tools[posting] as usize];
+                    if place != GONE {
+                        merged.tools.push(place);
+                        merged.frequencies.push(run.frequencies[posting]);
+                        merged.fields.push(run.fields[posting]);
+                    }
+                }
             }
-            merged.terms.push(term, merged.tools.len());
+            merged.sort_from(start);
+            if merged.tools.len() > start {
+                merged.terms.push(term, merged.tools.len());
+            }
         });
         merged.terms.shrink();
+        merged.tools.shrink_to_fit();
+        merged.frequencies.shrink_to_fit();
+        merged.fields.shrink_to_fit();
         merged
+    }
+
+    /// Puts the postings of one term in the order of the tools, from `start` on.
+    fn sort_from(&mut self, start: usize) {
+        if self.tools[start..].is_sorted() {
+            return;
+        }
+        let postings = start..self.tools.len();
+        let mut sorted: Vec<_> = postings
+            .clone()
+            .map(|posting| (self.tools[posting], self.frequencies[posting], self.fields[posting]))
+            .collect();
+        sorted.sort_unstable_by_key(|&(tool, ..)| tool);
+        for (posting, (tool, frequency, fields)) in postings.zip(sorted) {
+            (self.tools[posting], self.frequencies[posting], self.fields[posting]) = (tool, frequency, fields);
+        }
     }
 
     pub(super) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
@@ -132,10 +174,12 @@ impl Postings {
         let lengths: Vec<u32> = file.numbers(LENGTHS)?;
         let sound = frequencies.len() == tools.len()
             && fields.len() == tools.len()
+            && fields.iter().all(|&fields| fields != 0)
             && lengths.len() == file.header.tools
             && tools.iter().all(|&tool| (tool as usize) < lengths.len());
         file.ensure(sound, NAME)?;
         let terms = Terms::open(NAME, file, tools.len())?;
+        file.ensure(terms.ranges().all(|postings| tools[postings].is_sorted_by(|a, b| a < b)), NAME)?;
         Ok(Self { terms, tools, frequencies, fields: fields.into_iter().map(Fields::of_bits).collect(), lengths })
     }
 
@@ -218,6 +262,43 @@ mod tests {
 
     const TOOLS: u32 = 8;
 
+    /// All that postings hold, in order.
+    fn whole(postings: &Postings) -> (Vec<u32>, Vec<(TermKey, u32, u16, Vec<Field>)>) {
+        let mut held = Vec::new();
+        each_term(&[postings.terms()], |term, runs| {
+            for posting in runs[0].1.clone() {
+                let fields = postings.fields[posting].iter().collect();
+                held.push((term, postings.tools[posting], postings.frequencies[posting], fields));
+            }
+        });
+        (postings.lengths.clone(), held)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn tools_that_move_go_or_come_leave_what_a_new_index_has(
+            found in occurrences(), order in Just((0..TOOLS).collect::<Vec<_>>()).prop_shuffle(), kept in 0..=TOOLS, known in 0..=TOOLS,
+        ) {
+            // The tools `order[..kept]` are left, in that order; those from `known` on were not there before.
+            let left = &order[..kept as usize];
+            let place = |tool: u32| left.iter().position(|&other| other == tool).map_or(GONE, number);
+            let before = postings(&found, 0..known);
+            let new = postings(&found, known..TOOLS);
+            let moved: Vec<u32> = (0..known).map(place).collect();
+            let come: Vec<u32> = (known..TOOLS).map(place).collect();
+            let merged = Postings::merge(&[(&before, &moved), (&new, &come)], left.len());
+            let renumbered: Vec<_> = found
+                .iter()
+                .filter(|(_, tool, ..)| left.contains(tool))
+                .map(|&(term, tool, frequency, field)| (term, place(tool), frequency, field))
+                .collect();
+            let lengths: Vec<u32> = left.to_vec();
+            let built = Postings { lengths, ..postings(&renumbered, 0..kept) };
+            prop_assert_eq!(whole(&merged), whole(&built));
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
@@ -227,7 +308,7 @@ mod tests {
             cuts.extend([0, TOOLS]);
             cuts.sort_unstable();
             let runs: Vec<Postings> = cuts.windows(2).map(|cut| postings(&found, cut[0]..cut[1])).collect();
-            let merged = Postings::merge(&runs.iter().collect::<Vec<_>>());
+            let merged = Postings::concatenated(&runs);
             prop_assert_eq!(merged.lengths(), (0..TOOLS).collect::<Vec<_>>());
             let mut held = Naive::new();
             let mut last = None;

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use super::before::Before;
 use super::postings::Postings;
 use super::rows::Rows;
 use super::twins::{Likeness, likeness};
@@ -43,19 +44,28 @@ impl Segment {
         Ok((Self { postings, vectors, likenesses }, status))
     }
 
-    /// Indexes the tools of a catalog, as [`build`](Self::build) does, but for what stands in the index that it was opened from.
-    pub(super) fn of(catalog: &Catalog, config: &IndexConfig) -> Result<(Self, Option<CacheStatus>), IndexError> {
-        let Some(file) = catalog.saved() else { return Self::build(catalog.tools(), config) };
-        let postings = Postings::open(file)?;
+    /// Indexes the tools of a catalog, as [`build`](Self::build) does, but for what stands in the index that it was opened from
+    /// or is known from before.
+    pub(super) fn of(
+        catalog: &Catalog,
+        before: Option<&Before>,
+        config: &IndexConfig,
+    ) -> Result<(Self, Option<CacheStatus>), IndexError> {
+        let (postings, likenesses) = match (catalog.saved(), before) {
+            (Some(file), _) => (Postings::open(file)?, open_likenesses(file)?),
+            (None, Some(before)) => (before.postings(catalog), before.likenesses(catalog)),
+            (None, None) => return Self::build(catalog.tools(), config),
+        };
         let mut vectors = Vec::with_capacity(config.embedders.len());
         let mut status = None;
         for embedder in &config.embedders {
             let folder = config.cache_dir.as_deref();
-            let made = catalog_vectors(catalog, embedder.as_ref(), folder, &config.progress, Deadline::at(None))?;
+            let made =
+                catalog_vectors(catalog, before, embedder.as_ref(), folder, &config.progress, Deadline::at(None))?;
             vectors.push(made.rows);
             status = made.cache;
         }
-        Ok((Self { postings, vectors, likenesses: open_likenesses(file)? }, status))
+        Ok((Self { postings, vectors, likenesses }, status))
     }
 
     /// Writes all of it; which model a matrix is of, the header of the file tells.

@@ -94,6 +94,11 @@ impl Terms {
         Ok(terms)
     }
 
+    /// Returns where the postings of each term are.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
+        (0..self.len()).map(|place| self.postings(place))
+    }
+
     fn postings(&self, place: usize) -> Range<usize> {
         let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
         start as usize..self.ends[place] as usize

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 use pulp::{Arch, NullaryFnOnce};
 
+use super::before::Before;
 use super::rows::{MAX_DIMENSIONS, Rows};
 use super::segment::Segments;
 use super::{IndexError, Progress};
@@ -117,10 +118,11 @@ pub(super) struct Embedding {
     pub(super) cache: Option<CacheStatus>,
 }
 
-/// Returns the vectors of a catalog's tools: those of the index that it was opened from, where it has the model's, or else as
-/// [`embed_tools`].
+/// Returns the vectors of a catalog's tools: those of the index that it was opened from, where that has the model's; else what is
+/// known from before, and of the others as [`embed_tools`].
 pub(super) fn catalog_vectors(
     catalog: &Catalog,
+    before: Option<&Before>,
     embedder: &dyn Embedder,
     cache_dir: Option<&Path>,
     progress: &Progress,
@@ -133,7 +135,13 @@ pub(super) fn catalog_vectors(
             return Ok(Embedding { rows, cache: None });
         }
     }
-    embed_tools(catalog.tools(), embedder, cache_dir, progress, deadline)
+    let Some((before, mut rows)) = before.and_then(|before| Some((before, before.rows(embedder)?))) else {
+        return embed_tools(catalog.tools(), embedder, cache_dir, progress, deadline);
+    };
+    let Embedding { rows: embedded, cache } =
+        embed_tools(&before.unknown(catalog), embedder, cache_dir, progress, deadline)?;
+    before.complete(&mut rows, &embedded);
+    Ok(Embedding { rows, cache })
 }
 
 /// The section of a saved index that holds the vectors of a model.

@@ -258,11 +258,7 @@ impl NameTable {
         let free = text.split_whitespace().flat_map(|word| self.identifiers(word));
         for name in std::iter::once(text.trim()).chain(quoted(text)).chain(free) {
             // A plain word in a variant spelling is a plain word.
-            let owners = if is_identifier(name) {
-                self.owners(name)
-            } else {
-                self.tools.of(name).unwrap_or_default()
-            };
+            let owners = if is_identifier(name) { self.owners(name) } else { self.tools.of(name).unwrap_or_default() };
             for &Resolved { tool, .. } in owners {
                 if mentions.iter().all(|mention| mention.tool != tool) {
                     mentions.push(Mention { name: name.to_owned(), tool });

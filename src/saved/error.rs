@@ -50,14 +50,6 @@ pub enum SavedError {
         /// What is wrong.
         reason: String,
     },
-    /// The index was made of a catalog that is another one now.
-    #[error("the index {} is stale: {reason}; build it again with `picktools index --out {}`", path.display(), folder(path).display())]
-    Stale {
-        /// The file.
-        path: PathBuf,
-        /// What has changed.
-        reason: String,
-    },
     /// Another process is writing the index.
     #[error("another process is writing the index {}; wait for it, or give another folder", path.display())]
     Locked {

@@ -11,12 +11,7 @@ use serde::de::DeserializeOwned;
 use twox_hash::XxHash3_64;
 
 use super::writer::header_checksum;
-use super::{
-    FORMAT_VERSION, Header, MAGIC, MAX_HEADER, Number, START, SavedError, TRAILER, checksum_text, index_path,
-};
-
-/// How much of a section is read at once while all of it is checked.
-const CHECKED: usize = 1 << 20;
+use super::{FORMAT_VERSION, Header, MAGIC, MAX_HEADER, Number, START, SavedError, TRAILER, checksum_text, index_path};
 
 /// An open index. Its sections are read and checked one by one, when somebody asks for them.
 #[derive(Debug)]
@@ -77,19 +72,9 @@ impl SavedFile {
         Ok(Self { path, file: Mutex::new(file), header, places })
     }
 
-    /// Where the file is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Returns `true` if there is a section of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.places.contains_key(name)
-    }
-
-    /// Returns the names of the sections, each with its length in bytes, in the order of the file.
-    pub(crate) fn sections(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.header.sections.iter().map(|section| (section.name.as_str(), section.bytes))
     }
 
     /// Reads an array of numbers.
@@ -133,23 +118,6 @@ impl SavedFile {
     /// Returns the length of a section in bytes.
     pub(crate) fn bytes(&self, name: &str) -> Result<u64, SavedError> {
         self.place(name).map(|(_, place)| place.end - place.start)
-    }
-
-    /// Reads all sections, and holds them to their checksums.
-    pub(crate) fn check_all(&self) -> Result<(), SavedError> {
-        for (section, place) in self.places.values() {
-            let mut checksum = XxHash3_64::new();
-            let mut at = place.start;
-            while at < place.end {
-                let bytes = usize::try_from(place.end - at).map_or(CHECKED, |left| left.min(CHECKED));
-                let mut piece = vec![0; bytes];
-                self.read(at, &mut piece)?;
-                std::hash::Hasher::write(&mut checksum, &piece);
-                at += bytes as u64;
-            }
-            self.check(*section, std::hash::Hasher::finish(&checksum))?;
-        }
-        Ok(())
     }
 
     /// Says that the file is not as it was written.

@@ -41,7 +41,7 @@ impl Writer {
             Err(TryLockError::WouldBlock) => return Err(SavedError::Locked { path }),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        let file = BufWriter::with_capacity(1 << 20, Staged::in_folder(folder)?);
+        let file = BufWriter::with_capacity(1 << 20, Staged::alone(folder, FILE_NAME)?);
         let mut writer = Self { path, file, at: 0, sections: Vec::new(), _lock: lock };
         writer.put(&start())?;
         Ok(writer)
@@ -52,10 +52,13 @@ impl Writer {
         if cfg!(target_endian = "little") {
             return self.bytes(name, bytemuck::cast_slice(values));
         }
-        self.streamed(name, values.chunks(SWAPPED).map(|chunk| {
-            let swapped: Vec<T> = chunk.iter().map(|value| value.little_endian()).collect();
-            bytemuck::cast_slice::<T, u8>(&swapped).to_vec()
-        }))
+        self.streamed(
+            name,
+            values.chunks(SWAPPED).map(|chunk| {
+                let swapped: Vec<T> = chunk.iter().map(|value| value.little_endian()).collect();
+                bytemuck::cast_slice::<T, u8>(&swapped).to_vec()
+            }),
+        )
     }
 
     /// Writes what serialises.

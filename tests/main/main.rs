@@ -43,6 +43,8 @@ mod semantic;
 // Models that must be ready by a deadline.
 mod openapi;
 mod optional_model;
+// Saved indexes: whole, damaged, hostile, of other versions, beside writers; and changes that an engine takes over.
+mod saved;
 // Models behind an HTTP endpoint, which is a server of the tests.
 #[cfg(feature = "endpoint")]
 mod endpoint;

@@ -39,7 +39,11 @@ struct Report {
 
 /// A number of bytes for people.
 fn size(bytes: usize) -> String {
-    if bytes < 1 << 20 { format!("{:.1} KiB", bytes as f64 / 1024.0) } else { format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64) }
+    if bytes < 1 << 20 {
+        format!("{:.1} KiB", bytes as f64 / 1024.0)
+    } else {
+        format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64)
+    }
 }
 
 impl IndexCommand {

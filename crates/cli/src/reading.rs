@@ -310,9 +310,7 @@ static INPUT_READ: AtomicBool = AtomicBool::new(false);
 pub(super) fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
     if path == Path::new("-") {
         if INPUT_READ.swap(true, Ordering::Relaxed) {
-            bail!(
-                "`-` stands for standard input, which can be read once only; name a file in one of the places"
-            );
+            bail!("`-` stands for standard input, which can be read once only; name a file in one of the places");
         }
         let mut bytes = Vec::new();
         std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes).context("cannot read standard input")?;

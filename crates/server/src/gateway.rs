@@ -140,8 +140,8 @@ impl Gateway {
         }
         let journal = Journal::open(audit).map_err(|error| failed(&error))?;
         let settings = Arc::new(settings);
-        let first =
-            Snapshot::build(Arc::clone(&settings), catalog.as_ref(), &[], None).map_err(GatewayError::Snapshot)?;
+        let first = Snapshot::build(Arc::clone(&settings), catalog.as_ref(), &[], None, None)
+            .map_err(GatewayError::Snapshot)?;
         let hub = Arc::new(Hub {
             upstreams: RwLock::default(),
             settings: RwLock::new(settings),
@@ -341,8 +341,10 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
         });
         let sent: Vec<Sent> = sent.collect();
         let (settings, own, pins_of_build) = (hub.settings(), hub.catalog(), pins.clone());
-        let built =
-            tokio::task::spawn_blocking(move || Snapshot::build(settings, own.as_ref(), &sent, pins_of_build.as_ref()));
+        let before = Arc::clone(&hub.snapshot.borrow());
+        let built = tokio::task::spawn_blocking(move || {
+            Snapshot::build(settings, own.as_ref(), &sent, pins_of_build.as_ref(), Some(&before.engine))
+        });
         let built = built.await;
         let failed = match built {
             Ok(Ok(snapshot)) => {

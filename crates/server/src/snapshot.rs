@@ -60,12 +60,14 @@ pub(crate) struct View {
 }
 
 impl Snapshot {
-    /// Makes it of what upstreams sent, after the tools of the operator's own catalog. Without `pins` all of it is believed.
+    /// Makes it of what upstreams sent, after the tools of the operator's own catalog. Without `pins` all of it is believed. What
+    /// the engine before has indexed is not indexed again.
     pub(crate) fn build(
         settings: Arc<Settings>,
         own: Option<&Catalog>,
         sent: &[Sent],
         pins: Option<&Pins>,
+        before: Option<&Engine>,
     ) -> Result<Self, String> {
         let untrusted_sources =
             sent.iter().filter(|sent| sent.rules.untrusted).map(|sent| sent.server.name.clone()).collect();
@@ -105,7 +107,8 @@ impl Snapshot {
         let definitions = translation.tools.as_array().into_iter().flatten().filter_map(definition).collect();
         let known = |id: &String| catalog.find(id).is_some();
         let held = held.into_iter().filter(known).collect();
-        let engine = Engine::new(catalog).map_err(|error| error.to_string())?;
+        let engine = before.map_or_else(|| Engine::new(catalog.clone()), |before| before.with_catalog(catalog.clone()));
+        let engine = engine.map_err(|error| error.to_string())?;
         Ok(Self { settings, engine, names, definitions, translation, held, approvals, views: Mutex::default() })
     }
 

@@ -4,6 +4,8 @@
 mod cli;
 // Catalogs of several files, of folders and from standard input.
 mod catalogs;
+// Saved indexes.
+mod saved;
 // What is printed: bounded, printable, and errors as JSON.
 mod printing;
 // The models by name: listing, pulling, and the tuned one.

@@ -32,7 +32,7 @@ fn snapshot(engine: &Engine, settings: Settings) -> Arc<Snapshot> {
     let server = picktools::import::mcp::Server { name: "up".to_owned(), way };
     let rules = settings.upstream("up");
     let sent = [Sent { server, rules, tools: tools.collect() }];
-    Arc::new(Snapshot::build(Arc::new(settings), None, &sent, None).expect("a snapshot"))
+    Arc::new(Snapshot::build(Arc::new(settings), None, &sent, None, None).expect("a snapshot"))
 }
 
 fn select(journal: &Journal, engine: &Engine, request: &str) {
