@@ -59,9 +59,9 @@ impl IndexCommand {
         if self.stats || io::stderr().is_terminal() {
             output::note(format!("read in {read:.1?}, indexed in {:.1?}", started.elapsed() - read));
         }
-        if let (Some(folder), Some(origin)) = (&self.out, origin) {
+        if let Some(folder) = &self.out {
             let started = Instant::now();
-            engine.save(folder, serde_json::to_value(origin)?)?;
+            engine.save(folder, serde_json::to_value(origin.flatten())?)?;
             if self.stats || io::stderr().is_terminal() {
                 output::note(format!("saved in {:.1?}", started.elapsed()));
             }

@@ -44,10 +44,10 @@ impl Origin {
         Ok(Self { paths, reading, files })
     }
 
-    /// Returns what is not as it was noted: a file that has changed, or one that has come to a folder or gone. A catalog
-    /// of which nothing is here was left where the index was made.
+    /// Returns what is not as it was noted: a file that has changed, or one that has come to a folder or gone. Of a
+    /// catalog of which no path is here the index was carried elsewhere.
     pub(super) fn changed(&self) -> Option<String> {
-        if self.files.iter().all(|file| !file.path.exists()) {
+        if self.paths.iter().all(|path| !path.exists()) {
             return None;
         }
         let now = match files(&self.paths, &self.reading) {

@@ -76,9 +76,15 @@ impl CatalogArgs {
         self.reading.open_for_picks(&self.catalog)
     }
 
-    /// What it is read from and how, for an index that is made of it.
-    pub(super) fn origin(&self) -> anyhow::Result<Origin> {
-        Origin::note(&self.catalog, self.reading.note())
+    /// What it is read from and how, for an index that is made of it; `None` where an index does not tell.
+    pub(super) fn origin(&self) -> anyhow::Result<Option<Origin>> {
+        let Some(folder) = saved(&self.catalog)? else {
+            return Origin::note(&self.catalog, self.reading.note()).map(Some);
+        };
+        match origin_of(folder, &Catalog::open_saved(folder)?)? {
+            Some(origin) if origin.changed().is_some() => Origin::note(&origin.paths, origin.reading).map(Some),
+            origin => Ok(origin),
+        }
     }
 
     /// Reads its files and no more.
@@ -121,12 +127,8 @@ impl ReadingArgs {
     /// Opens an index. What it was made of is read again where it has changed since.
     fn open_saved(&self, folder: &Path) -> anyhow::Result<Catalog> {
         let catalog = Catalog::open_saved(folder)?;
-        let note = catalog.note().filter(|note| !note.is_null()).cloned();
-        let origin: Option<Origin> = note.map(serde_json::from_value).transpose().with_context(|| {
-            format!("the note of the index {} cannot be read; build it again with `picktools index`", folder.display())
-        })?;
         let given = self.note();
-        let Some(origin) = origin else {
+        let Some(origin) = origin_of(folder, &catalog)? else {
             if given == ReadingNote::default() {
                 return Ok(catalog);
             }
@@ -291,6 +293,14 @@ fn saved(paths: &[PathBuf]) -> anyhow::Result<Option<&Path>> {
         ),
         (None, _) => Ok(None),
     }
+}
+
+/// What an index was made of, where that is noted.
+fn origin_of(folder: &Path, index: &Catalog) -> anyhow::Result<Option<Origin>> {
+    let note = index.note().filter(|note| !note.is_null()).cloned();
+    note.map(serde_json::from_value).transpose().with_context(|| {
+        format!("the note of the index {} cannot be read; build it again with `picktools index`", folder.display())
+    })
 }
 
 /// The definitions of an index, as a file of them.
