@@ -1,4 +1,4 @@
-//! What is measured: building an engine; picking by keyword and with the static model (the default), with a request of
+//! What is measured: building an engine; opening a saved one; taking changes over; picking by keyword and with the static model (the default), with a request of
 //! one part and one of three sentences, with and without reasons; picking for a role that may see ten tools, resolving
 //! a name, embedding a request and 1,000 tools, and by how much a pick overruns its deadline.
 //!
@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group};
+use picktools::catalog::Changes;
 use picktools::embed::{Embedder, Role, StaticEmbedder};
 use picktools::engine::IndexError;
 use picktools::names::{NameTable, Resolution};
@@ -128,6 +129,39 @@ fn build(criterion: &mut Criterion) {
         });
         group.bench_function(BenchmarkId::new("static", size), |bencher| {
             bencher.iter_batched(|| catalog.clone(), Engine::new, BatchSize::LargeInput);
+        });
+    }
+}
+
+/// Opening a saved index, with the first pick; and taking over 100 tools that have changed.
+fn open_and_update(criterion: &mut Criterion) {
+    let request = &queries()[0];
+    for size in PICK_SIZES {
+        let engine = Engine::new(catalog(size, false)).expect("it builds");
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        engine.save(folder.path(), json!(null)).expect("it can be saved");
+        let open = || {
+            let engine =
+                Engine::new(Catalog::open_saved(folder.path()).expect("it opens")).expect("nothing is missing");
+            engine.pick(request, &PickOptions::default()).expect("it picks")
+        };
+        assert_eq!(open(), engine.pick(request, &PickOptions::default()).expect("it picks"));
+        let mut group = criterion.benchmark_group("open");
+        group.sample_size(10);
+        group.bench_function(BenchmarkId::new("with_first_pick", size), |bencher| bencher.iter(open));
+        group.finish();
+
+        let mut put: Vec<Tool> =
+            engine.catalog().tools().iter().step_by(size / 100).map(|tool| (**tool).clone()).collect();
+        put.iter_mut().for_each(|tool| tool.description.push_str(" umbrella"));
+        let changes = Changes { put, ..Changes::default() };
+        let updated = engine.update(changes.clone()).expect("the changes are valid");
+        let words = updated.pick(&Query::new("umbrella"), &PickOptions::default()).expect("it picks");
+        assert!(updated.catalog().len() == size && words.picks[0].tool.description.ends_with("umbrella"));
+        let mut group = criterion.benchmark_group("update_100");
+        group.sample_size(10);
+        group.bench_function(BenchmarkId::from_parameter(size), |bencher| {
+            bencher.iter_batched(|| changes.clone(), |changes| engine.update(changes), BatchSize::LargeInput);
         });
     }
 }
@@ -365,7 +399,7 @@ fn overrun(
     assert!(p99 < Duration::from_millis(50), "a pick overran its deadline by {p99:?}");
 }
 
-criterion_group!(benches, build, pick, resolve, embed, deadline);
+criterion_group!(benches, build, open_and_update, pick, resolve, embed, deadline);
 
 /// The variable that sizes the pool of rten, which is read once a process.
 const RTEN_THREADS: &str = "RTEN_NUM_THREADS";

@@ -3,14 +3,17 @@
 //! Trusted tools come before untrusted ones, and among equals the first comes first: who comes later gives way. Whether
 //! giving way is enough or the whole catalog is refused is the reader's to decide ([`Conflicts`](super::Conflicts)).
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt, HashSet};
+use rayon::prelude::*;
 
 use super::aliases::{self, OperatorAlias, OperatorAliases, Target};
 use super::definition::{Alias, Tool};
 use super::error::{CatalogFault, FaultKind, Position};
 use super::spelling::{confusable, skeleton};
 use crate::excerpt::list;
+use crate::saved::fnv1a;
 
 /// Tools after their conflicts were settled.
 pub(super) struct Settled {
@@ -98,12 +101,19 @@ impl Settling {
     /// Two tools of one source and one name collide unless both are given different ids; the same name in another
     /// source is not a conflict.
     fn identities(&mut self) {
-        let mut ids: HashMap<&str, usize> = HashMap::with_capacity(self.tools.len());
+        // By id, and of one id in order; tools of one id stand together then.
+        let hashed = self.order.par_iter().enumerate().map(|(place, &at)| (fnv1a(&self.tools[at].id), place));
+        let mut hashed: Vec<(u64, usize)> = hashed.collect();
+        hashed.par_sort_unstable();
         let mut later: Vec<(usize, usize)> = Vec::new();
-        for &at in &self.order {
-            let first = *ids.entry(&self.tools[at].id).or_insert(at);
-            if first != at {
-                later.push((at, first));
+        for same in hashed.chunk_by(|(one, _), (other, _)| one == other).filter(|same| same.len() > 1) {
+            let mut firsts: HashMap<&str, usize> = HashMap::new();
+            for &(_, place) in same {
+                let at = self.order[place];
+                let first = *firsts.entry(&self.tools[at].id).or_insert(at);
+                if first != at {
+                    later.push((at, first));
+                }
             }
         }
         for (at, first) in later {
@@ -116,7 +126,7 @@ impl Settling {
 
     /// A name that looks like another tool's, or like one of the ecosystem's, is there to be mistaken for it.
     fn look_alikes(&mut self) {
-        if self.left().all(|(_, tool)| tool.name.is_ascii()) {
+        if self.tools.par_iter().all(|tool| tool.name.is_ascii()) {
             return;
         }
         let mut names: HashMap<String, String> = HashMap::new();
@@ -241,8 +251,13 @@ impl Settling {
 
     /// Aliases are looked up without their source, so each may stand only once, and none may be a tool's name.
     fn aliases(&mut self) {
-        let mut names: HashMap<&str, usize> = HashMap::with_capacity(self.tools.len());
-        for (at, tool) in self.left() {
+        let aliases: HashSet<&str> =
+            self.tools.iter().flat_map(|tool| &tool.aliases).map(|alias| &*alias.name).collect();
+        if aliases.is_empty() {
+            return;
+        }
+        let mut names: HashMap<&str, usize> = HashMap::new();
+        for (at, tool) in self.left().filter(|(_, tool)| aliases.contains(tool.name.as_str())) {
             names.entry(&tool.name).or_insert(at);
         }
         let mut claimed: HashMap<&str, usize> = HashMap::new();

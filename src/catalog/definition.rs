@@ -169,6 +169,14 @@ impl Tool {
             None => self.name.clone(),
         }
     }
+
+    /// Returns `true` if the id is the qualified name.
+    pub(crate) fn has_qualified_id(&self) -> bool {
+        let rest = self.source.as_ref().map_or(Some(self.id.as_str()), |source| {
+            self.id.strip_prefix(source.as_str()).and_then(|rest| rest.strip_prefix('/'))
+        });
+        rest == Some(&self.name)
+    }
 }
 
 impl<'de> Deserialize<'de> for Tool {

@@ -1,7 +1,8 @@
 //! Which tools of a catalog are of one policy and one source, and so decided on together.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt};
 
 use super::Catalog;
 use crate::ranking::ToolId;

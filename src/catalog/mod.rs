@@ -25,10 +25,10 @@ mod sources;
 pub(crate) mod spelling;
 mod unknown;
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use foldhash::HashMap;
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 
@@ -178,12 +178,15 @@ impl Catalog {
 
     /// `known` has some of the tools already.
     fn new(tools: Vec<Arc<Tool>>, notices: Vec<CatalogFault>, options: CatalogOptions, known: Option<&Self>) -> Self {
-        let ids = tools.iter().enumerate().map(|(index, tool)| (tool.id.as_str(), ToolId::from_index(index).0));
-        let (texts, of) = Texts::new(ids.collect());
-        let digests = digests(&tools, known);
+        let ids = || {
+            let ids = tools.par_iter().enumerate().map(|(index, tool)| (tool.id.as_str(), ToolId::from_index(index).0));
+            Texts::new(ids.collect())
+        };
+        let sources = || Sources::new(tools.iter().map(|tool| tool.source.as_deref()));
+        let ((texts, of), (sources, digests)) = rayon::join(ids, || (sources(), digests(&tools, known)));
         Self {
             ids: Arc::new(Ids { texts, tools: of }),
-            sources: Arc::new(Sources::new(tools.iter().map(|tool| tool.source.as_deref()))),
+            sources: Arc::new(sources),
             exemplified: tools
                 .iter()
                 .enumerate()
@@ -231,6 +234,16 @@ impl Catalog {
     /// Returns the source of a tool.
     pub(crate) fn source(&self, tool: ToolId) -> Option<&str> {
         self.sources.of(tool.index())
+    }
+
+    /// Returns the number of a tool's source among [`source_names`](Self::source_names).
+    pub(crate) fn source_number(&self, tool: ToolId) -> Option<usize> {
+        self.sources.number(tool.index())
+    }
+
+    /// Returns the sources, in the order of the tools.
+    pub(crate) fn source_names(&self) -> &[String] {
+        self.sources.all()
     }
 
     /// Reads all definitions that a saved index still holds.
@@ -318,8 +331,8 @@ impl Catalog {
 /// Digests definitions, but for those that `known` has.
 fn digests(tools: &[Arc<Tool>], known: Option<&Catalog>) -> Arc<[Digest]> {
     let address = |tool: &Arc<Tool>| Arc::as_ptr(tool).addr();
-    let known: HashMap<usize, &Digest> =
-        known.map_or_else(HashMap::new, |known| known.tools().iter().map(address).zip(known.digests.iter()).collect());
+    let known: HashMap<usize, &Digest> = known
+        .map_or_else(HashMap::default, |known| known.tools().iter().map(address).zip(known.digests.iter()).collect());
     let digest = |tool: &Arc<Tool>| known.get(&address(tool)).map_or_else(|| digest_of(tool), |digest| **digest);
     tools.par_iter().map(digest).collect::<Vec<_>>().into()
 }

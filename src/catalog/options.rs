@@ -1,9 +1,10 @@
 //! How a catalog is read: what becomes of conflicts, whom to trust, and the operator's own aliases.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 

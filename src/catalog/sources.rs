@@ -4,7 +4,9 @@
 //! restricts a source holds for every one that looks like it, while what permits one never reaches a look-alike: it
 //! means the very name, or else the only source of that name but for case and spaces.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
+
+use foldhash::{HashMap, HashMapExt};
 
 use super::spelling::skeleton;
 use crate::excerpt::shows;
@@ -36,12 +38,19 @@ impl Sources {
     /// Collects the source of each tool.
     pub(crate) fn new<'a>(sources: impl Iterator<Item = Option<&'a str>>) -> Self {
         let (mut known, mut names) = (HashMap::new(), Vec::new());
+        let mut last = (None, NONE);
         let number = |source: Option<&'a str>| {
-            let Some(source) = source else { return NONE };
-            *known.entry(source).or_insert_with(|| {
-                names.push(source.to_owned());
-                u32::try_from(names.len() - 1).expect("a catalog holds fewer than 2^32 tools")
-            })
+            // The tools of a source mostly stand together.
+            if source != last.0 {
+                let number = source.map_or(NONE, |source| {
+                    *known.entry(source).or_insert_with(|| {
+                        names.push(source.to_owned());
+                        u32::try_from(names.len() - 1).expect("a catalog holds fewer than 2^32 tools")
+                    })
+                });
+                last = (source, number);
+            }
+            last.1
         };
         let numbers = sources.map(number).collect();
         Self::of_numbers(names, numbers)
@@ -74,6 +83,16 @@ impl Sources {
     /// Returns the source of a tool.
     pub(crate) fn of(&self, tool: usize) -> Option<&str> {
         self.names.get(self.numbers[tool] as usize).map(String::as_str)
+    }
+
+    /// Returns the number of a tool's source among [`all`](Self::all).
+    pub(crate) fn number(&self, tool: usize) -> Option<usize> {
+        Some(self.numbers[tool]).filter(|number| *number != NONE).map(|number| number as usize)
+    }
+
+    /// Returns all of them, in the order of the tools.
+    pub(crate) fn all(&self) -> &[String] {
+        &self.names
     }
 
     /// Returns how many there are; having none counts as one.

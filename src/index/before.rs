@@ -19,6 +19,11 @@ use crate::embed::Embedder;
 /// Stands for no place.
 pub(super) const GONE: u32 = u32::MAX;
 
+/// What a digest begins with, which tells digests apart as well as all of it. Where it does not, a tool is indexed again.
+fn start(digest: &Digest) -> u64 {
+    digest.first_chunk().map_or(0, |start| u64::from_ne_bytes(*start))
+}
+
 /// An earlier snapshot, and where it has the tools of a new catalog.
 pub(super) struct Before {
     index: Arc<Index>,
@@ -30,10 +35,13 @@ pub(super) struct Before {
 
 impl Before {
     pub(super) fn new(index: Arc<Index>, catalog: &Catalog) -> Self {
-        let mut known: HashMap<&Digest, u32> = HashMap::with_capacity(index.catalog.len());
-        known.extend(index.catalog.digests().iter().zip(0..));
-        let place = |digest| known.get(digest).copied().unwrap_or(GONE);
-        let places: Vec<u32> = catalog.digests().iter().map(place).collect();
+        let digests = index.catalog.digests();
+        let mut known: HashMap<u64, u32> = HashMap::with_capacity(digests.len());
+        known.extend(digests.iter().map(start).zip(0..));
+        let is_it = |place: u32, digest: &Digest| digests[place as usize] == *digest;
+        let place =
+            |digest: &Digest| known.get(&start(digest)).copied().filter(|&place| is_it(place, digest)).unwrap_or(GONE);
+        let places: Vec<u32> = catalog.digests().par_iter().map(place).collect();
         let new = (0..).zip(&places).filter(|(_, place)| **place == GONE).map(|(tool, _)| tool).collect();
         Self { index, places, new }
     }

@@ -42,7 +42,7 @@ pub(crate) use vectors::{RequestVectors, Vectors, products};
 use crate::catalog::Catalog;
 use crate::deadline::Deadline;
 use crate::embed::{CacheStatus, Embedder, ModelKind};
-use crate::names::NameTable;
+use crate::names::{NameTable, log_registered};
 use crate::saved::{SavedError, SavedModel, Writer};
 
 /// What a catalog is indexed with.
@@ -88,9 +88,13 @@ pub(crate) struct Index {
 impl Index {
     pub(crate) fn build(catalog: Catalog, mut config: IndexConfig) -> Result<Self, IndexError> {
         let coming = config.optional.take().map(|optional| optional.start(&catalog, &config));
-        let before = config.before.take().map(|index| Before::new(index, &catalog));
-        let (mut segment, mut cache) = Segment::of(&catalog, before.as_ref(), &config)?;
-        let mut embedders = config.embedders;
+        let of_segment = || {
+            let before = config.before.take().map(|index| Before::new(index, &catalog));
+            (Segment::of(&catalog, before.as_ref(), &config), config.embedders)
+        };
+        log_registered(&catalog);
+        let ((segment, mut embedders), names) = rayon::join(of_segment, || NameTable::unlogged(&catalog));
+        let (mut segment, mut cache) = segment?;
         let mut left_out = None;
         match coming.map(|coming| coming.map_or_else(|reason| Ok(Err(reason)), Coming::wait)).transpose()? {
             Some(Ok((embedder, embedding))) => {
@@ -106,7 +110,7 @@ impl Index {
             Some(Err(reason)) => left_out = Some(reason),
             None => {}
         }
-        let index = Self::of(catalog, Segments::new([Arc::new(segment)]), embedders, cache)?;
+        let index = Self::of(catalog, names?, Segments::new([Arc::new(segment)]), embedders, cache)?;
         Ok(Self { left_out, ..index })
     }
 
@@ -139,16 +143,16 @@ impl Index {
     /// Puts segments together whose tools are those of `catalog`, in order.
     fn of(
         catalog: Catalog,
+        names: NameTable,
         segments: Segments,
         embedders: Vec<Arc<dyn Embedder>>,
         cache: Option<CacheStatus>,
     ) -> Result<Self, IndexError> {
         let vectors = embedders.into_iter().enumerate();
         let vectors = vectors.map(|(model, embedder)| Vectors::new(embedder, segments.clone(), model)).collect();
-        let names = NameTable::of(&catalog)?;
-        let twins = Twins::of_catalog(&catalog, &segments)?;
-        let copies = Copies::of(&catalog)?;
-        let sources = Sources::of_catalog(&catalog, &segments)?;
+        let of_likenesses = || (Twins::of_catalog(&catalog, &segments), Copies::of(&catalog));
+        let ((twins, copies), sources) = rayon::join(of_likenesses, || Sources::of_catalog(&catalog, &segments));
+        let (twins, copies, sources) = (twins?, copies?, sources?);
         let keyword = KeywordIndex::new(segments);
         Ok(Self { catalog, names, twins, copies, keyword, sources, vectors, left_out: None, cache })
     }
@@ -176,7 +180,8 @@ impl Index {
     #[cfg(test)]
     pub(crate) fn build_cut(catalog: Catalog, cuts: &[usize], config: IndexConfig) -> Result<Self, IndexError> {
         let segments = Segments::cut(catalog.tools(), cuts, &config)?;
-        Self::of(catalog, segments, config.embedders, None)
+        let names = NameTable::of(&catalog)?;
+        Self::of(catalog, names, segments, config.embedders, None)
     }
 
     /// Returns how much memory each part takes, but for definitions and what is small.

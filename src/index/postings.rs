@@ -123,13 +123,17 @@ impl Postings {
             let start = merged.tools.len();
             for (run, postings) in held {
                 let (run, places) = runs[*run];
-                for posting in postings.clone() {
-                    let place = places[run.tools[posting] as usize];
-                    if place != GONE {
-                        merged.tools.push(place);
-                        merged.frequencies.push(run.frequencies[posting]);
-                        merged.fields.push(run.fields[posting]);
-                    }
+                let first = merged.tools.len();
+                let moved = run.tools[postings.clone()].iter().map(|&tool| places[tool as usize]);
+                merged.tools.extend(moved.clone().filter(|&place| place != GONE));
+                if merged.tools.len() - first == postings.len() {
+                    merged.frequencies.extend_from_slice(&run.frequencies[postings.clone()]);
+                    merged.fields.extend_from_slice(&run.fields[postings.clone()]);
+                    continue;
+                }
+                for (posting, _) in postings.clone().zip(moved).filter(|&(_, place)| place != GONE) {
+                    merged.frequencies.push(run.frequencies[posting]);
+                    merged.fields.push(run.fields[posting]);
                 }
             }
             merged.sort_from(start);
@@ -154,7 +158,8 @@ impl Postings {
             .clone()
             .map(|posting| (self.tools[posting], self.frequencies[posting], self.fields[posting]))
             .collect();
-        sorted.sort_unstable_by_key(|&(tool, ..)| tool);
+        // What is stable knows runs that are sorted already, as those of each run of tools are.
+        sorted.sort_by_key(|&(tool, ..)| tool);
         for (posting, (tool, frequency, fields)) in postings.zip(sorted) {
             (self.tools[posting], self.frequencies[posting], self.fields[posting]) = (tool, frequency, fields);
         }

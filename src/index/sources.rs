@@ -15,8 +15,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use foldhash::{HashMap, HashMapExt};
-
 use super::segment::Segments;
 use super::terms::{TermKey, Terms, each_term, number};
 use crate::catalog::Catalog;
@@ -185,30 +183,28 @@ impl Sources {
     /// Puts the tools of each source together; `None` where sources tell nothing: there is one, or most tools stand for
     /// themselves.
     pub(super) fn new(catalog: &Catalog, segments: &Segments) -> Option<Self> {
-        let name = |tool| {
-            let tool = catalog.tool(tool);
-            tool.source.as_deref().map(|source| (source, tool.untrusted))
-        };
-        let mut tools_of: HashMap<(&str, bool), usize> = HashMap::new();
-        for name in catalog.ids().filter_map(name) {
-            *tools_of.entry(name).or_default() += 1;
-        }
-        let is_shared = |name: &(&str, bool)| (2..=MAX_TOOLS).contains(&tools_of[name]);
-        let together = catalog.ids().filter_map(name).filter(is_shared).count();
+        // A source by its number and by whether it is trusted.
+        let group = |tool| Some(2 * catalog.source_number(tool)? + usize::from(catalog.tool(tool).untrusted));
+        let groups: Vec<Option<usize>> = catalog.ids().map(group).collect();
+        let mut tools_of = vec![0_usize; 2 * catalog.source_names().len()];
+        groups.iter().flatten().for_each(|&group| tools_of[group] += 1);
+        let is_shared = |group: &usize| (2..=MAX_TOOLS).contains(&tools_of[*group]);
+        let together = groups.iter().flatten().copied().filter(is_shared).count();
         if together == 0 || 2 * together < catalog.len() {
             return None;
         }
-        let mut numbers: HashMap<(&str, bool), u32> = HashMap::new();
+        let mut numbers: Vec<Option<u32>> = vec![None; tools_of.len()];
         let mut analyzer = Analyzer::new();
         let (mut of, mut sizes, mut words) = (Vec::with_capacity(catalog.len()), Vec::new(), Vec::new());
-        for tool in catalog.ids() {
-            let name = name(tool).filter(is_shared);
-            let known = name.and_then(|name| numbers.get(&name).copied());
+        for group in groups {
+            let group = group.filter(is_shared);
+            let known = group.and_then(|group| numbers[group]);
             let source = known.unwrap_or_else(|| {
                 let source = number(sizes.len());
-                if let Some(name) = name {
-                    numbers.insert(name, source);
-                    analyzer.terms(name.0, |term| words.push((TermKey::of(term.term), source)));
+                if let Some(group) = group {
+                    numbers[group] = Some(source);
+                    analyzer
+                        .terms(&catalog.source_names()[group / 2], |term| words.push((TermKey::of(term.term), source)));
                 }
                 sizes.push(0);
                 source
@@ -236,15 +232,13 @@ impl Sources {
         let postings: Vec<_> = segments.iter().map(|(first, segment)| (first, &segment.postings)).collect();
         let of_names = Terms::of(names.iter().map(|&(term, _)| term));
         let terms: Vec<&Terms> = postings.iter().map(|(_, postings)| postings.terms()).chain([&of_names]).collect();
-        let (mut counts, mut lengths) = (vec![0_u32; self.sizes.len()], vec![0_u32; self.sizes.len()]);
-        let mut counted = Vec::new();
+        let mut lengths = vec![0_u32; self.sizes.len()];
+        let mut counted: Vec<(u32, u32)> = Vec::new();
         each_term(&terms, |term, held| {
-            let mut count = |source: u32| {
-                let count = &mut counts[source as usize];
-                *count += 1;
-                if *count == 1 {
-                    counted.push(source);
-                }
+            // The tools of a source mostly stand together.
+            let mut count = |source: u32| match counted.last_mut() {
+                Some((last, count)) if *last == source => *count += 1,
+                _ => counted.push((source, 1)),
             };
             for (run, held) in held {
                 match postings.get(*run) {
@@ -256,12 +250,13 @@ impl Sources {
                 }
             }
             counted.sort_unstable();
-            for source in counted.drain(..) {
-                let count = std::mem::take(&mut counts[source as usize]);
+            for same in counted.chunk_by(|(one, _), (other, _)| one == other) {
+                let (source, count) = (same[0].0, same.iter().map(|(_, count)| count).sum::<u32>());
                 lengths[source as usize] += count;
                 self.holding.push(source);
                 self.counts.push(u16::try_from(count).unwrap_or(u16::MAX));
             }
+            counted.clear();
             self.terms.push(term, self.holding.len());
         });
         self.terms.shrink();

@@ -13,9 +13,11 @@ mod prompt;
 pub mod skills;
 mod usage;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use foldhash::{HashMap, HashMapExt, HashSet};
+use foldhash::HashSet;
+use rayon::prelude::*;
 use serde::Serialize;
 
 pub(crate) use advertising::shown_aliases;
@@ -24,11 +26,11 @@ pub use error::AdvertisingError;
 pub use prompt::tools_section;
 pub(crate) use prompt::{Listed, section};
 pub(crate) use skills::{Skill, SkillError, SkillFolder, SkillReport, ToolMeaning};
-pub(crate) use usage::{log_unknown, log_use};
+pub(crate) use usage::{log_registered, log_unknown, log_use};
 
 use self::owners::Owners;
 use crate::catalog::spelling::normalise;
-use crate::catalog::{Catalog, is_reserved};
+use crate::catalog::{Alias, Catalog, is_reserved};
 use crate::ranking::ToolId;
 use crate::saved::{SavedError, Writer};
 
@@ -111,57 +113,80 @@ pub(crate) struct Mention {
     pub(crate) tool: ToolId,
 }
 
+/// What a catalog says of a name.
+enum Given {
+    /// A tool's name, qualified name or alias, which others may have as well.
+    Claim(Resolved),
+    /// A tool's id, which no other has. It comes behind what is claimed.
+    Id(Resolved),
+}
+
 impl NameTable {
     /// Collects the names of a catalog.
     pub fn new(catalog: &Catalog) -> Self {
-        let mut tools: HashMap<String, Vec<Resolved>> = HashMap::with_capacity(catalog.len() * 2);
-        let mut add = |name: String, resolved: Resolved| {
-            let owners = tools.entry(name).or_default();
-            if owners.iter().all(|owner| owner.tool != resolved.tool) {
-                owners.push(resolved);
-            }
-        };
+        log_registered(catalog);
+        Self::collect(catalog)
+    }
+
+    fn collect(catalog: &Catalog) -> Self {
         let named = |tool: ToolId| Resolved { tool, via: ResolvedVia::Name, deprecated: false };
+        let mut names: Vec<(Cow<'_, str>, Given)> = Vec::with_capacity(catalog.len() * 3);
         for (id, tool) in catalog.ids().zip(catalog.tools()) {
             let named = named(id);
             if !tool.untrusted {
-                add(tool.name.clone(), named);
+                names.push((Cow::Borrowed(&tool.name), Given::Claim(named)));
             }
-            if tool.source.is_some() {
-                add(tool.qualified_name(), named);
+            // Where it is the id, that counts more.
+            if tool.source.is_some() && !tool.has_qualified_id() {
+                names.push((Cow::Owned(tool.qualified_name()), Given::Claim(named)));
             }
-            for alias in &tool.aliases {
-                add(alias.name.clone(), Resolved { via: ResolvedVia::Alias, deprecated: alias.deprecated, ..named });
+            for Alias { name, deprecated } in &tool.aliases {
+                let alias = Resolved { via: ResolvedVia::Alias, deprecated: *deprecated, ..named };
+                names.push((Cow::Borrowed(name), Given::Claim(alias)));
             }
         }
         // An untrusted name counts by itself only where nobody else has it and the ecosystem does not.
-        let known: HashSet<String> = tools.keys().map(|name| normalise(name)).collect();
-        for (id, tool) in catalog.ids().zip(catalog.tools()).filter(|(_, tool)| tool.untrusted) {
-            if !known.contains(&normalise(&tool.name)) && !is_reserved(&tool.name) {
-                tools.entry(tool.name.clone()).or_default().push(named(id));
+        if catalog.tools().iter().any(|tool| tool.untrusted) {
+            let known: HashSet<String> = names.par_iter().map(|(name, _)| normalise(name)).collect();
+            for (id, tool) in catalog.ids().zip(catalog.tools()).filter(|(_, tool)| tool.untrusted) {
+                if !known.contains(&normalise(&tool.name)) && !is_reserved(&tool.name) {
+                    names.push((Cow::Borrowed(&tool.name), Given::Claim(named(id))));
+                }
             }
         }
         // An id is unique, so it means its tool even where it is also another's name; but for an untrusted one
         // and that is no more than the bare name.
         for (id, tool) in catalog.ids().zip(catalog.tools()).filter(|(_, tool)| !tool.untrusted || tool.id != tool.name)
         {
-            tools.insert(tool.id.clone(), vec![named(id)]);
+            names.push((Cow::Borrowed(&tool.id), Given::Id(named(id))));
         }
-        let mut normalised: HashMap<String, Vec<Resolved>> = HashMap::with_capacity(tools.len());
-        for (name, owners) in &tools {
-            let known = normalised.entry(normalise(name)).or_default();
-            for owner in owners {
-                match known.iter_mut().find(|known| known.tool == owner.tool) {
-                    // What is still in use wins, whatever the order of the table.
-                    Some(known) => known.deprecated &= owner.deprecated,
-                    None => known.push(Resolved { via: ResolvedVia::Normalised, ..*owner }),
+        let tools = Owners::new(names, |given, owners| {
+            for given in given {
+                match given {
+                    Given::Id(owner) => {
+                        owners.clear();
+                        owners.push(owner);
+                    }
+                    Given::Claim(owner) if owners.iter().any(|known| known.tool == owner.tool) => {}
+                    Given::Claim(owner) => owners.push(owner),
                 }
             }
-        }
-        normalised.remove("");
-        normalised.values_mut().for_each(|owners| owners.sort_by_key(|owner| owner.tool));
-        usage::log_registered(catalog);
-        Self { tools: Owners::new(tools), normalised: Owners::new(normalised) }
+        });
+        let written: Vec<(&str, &[Resolved])> = tools.iter().collect();
+        let normalised = written.into_par_iter().map(|(name, owners)| (Cow::Owned(normalise(name)), owners));
+        let mut normalised: Vec<(Cow<'_, str>, &[Resolved])> = normalised.collect();
+        normalised.retain(|(normal, _)| !normal.is_empty());
+        let normalised = Owners::new(normalised, |given, owners: &mut Vec<Resolved>| {
+            for owner in given.flatten() {
+                match owners.iter_mut().find(|known| known.tool == owner.tool) {
+                    // What is still in use wins, whatever the order of the table.
+                    Some(known) => known.deprecated &= owner.deprecated,
+                    None => owners.push(Resolved { via: ResolvedVia::Normalised, ..*owner }),
+                }
+            }
+            owners.sort_by_key(|owner| owner.tool);
+        });
+        Self { tools, normalised }
     }
 
     /// Collects the names of a catalog, or reads them from the index that it was opened from.
@@ -170,8 +195,13 @@ impl NameTable {
     ///
     /// [`SavedError`] when the index is damaged.
     pub fn of(catalog: &Catalog) -> Result<Self, SavedError> {
-        let Some(file) = catalog.saved() else { return Ok(Self::new(catalog)) };
-        usage::log_registered(catalog);
+        log_registered(catalog);
+        Self::unlogged(catalog)
+    }
+
+    /// As [`of`](Self::of), on threads that may not be the caller's, whose log is another; see [`log_registered`].
+    pub(crate) fn unlogged(catalog: &Catalog) -> Result<Self, SavedError> {
+        let Some(file) = catalog.saved() else { return Ok(Self::collect(catalog)) };
         Ok(Self { tools: Owners::open(NAMES, file)?, normalised: Owners::open(NORMALISED, file)? })
     }
 
@@ -334,7 +364,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{Alias, Tool};
+    use crate::catalog::Tool;
 
     fn table() -> NameTable {
         let mut terminal = Tool::without_arguments("terminalRun", "Runs a command");

@@ -1,8 +1,7 @@
 //! Which tools each of many names means, in flat arrays.
 
+use std::borrow::Cow;
 use std::ops::Range;
-
-use foldhash::HashMap;
 
 use super::{Resolved, ResolvedVia};
 use crate::ranking::ToolId;
@@ -23,14 +22,19 @@ const DEPRECATED: u8 = 1;
 const WAYS: [ResolvedVia; 3] = [ResolvedVia::Name, ResolvedVia::Alias, ResolvedVia::Normalised];
 
 impl Owners {
-    pub(super) fn new(names: HashMap<String, Vec<Resolved>>) -> Self {
-        let (names, lists) = Texts::new(names.into_iter().collect());
-        let mut owners = Vec::with_capacity(lists.len());
-        let end = |list: Vec<Resolved>| {
-            owners.extend(list);
-            u32::try_from(owners.len()).expect("a catalog holds fewer than 2^32 names")
-        };
-        let ends = lists.into_iter().map(end).collect();
+    /// Gathers what each name means; `settle` says which of all that was given it is.
+    pub(super) fn new<T: Send>(
+        names: Vec<(Cow<'_, str>, T)>,
+        settle: impl Fn(&mut dyn Iterator<Item = T>, &mut Vec<Resolved>),
+    ) -> Self {
+        let (mut ends, mut owners, mut own) = (Vec::new(), Vec::with_capacity(names.len()), Vec::new());
+        let names = Texts::gathered(names, |given| {
+            settle(given, &mut own);
+            owners.append(&mut own);
+            ends.push(u32::try_from(owners.len()).expect("a catalog holds fewer than 2^32 names"));
+        });
+        ends.shrink_to_fit();
+        owners.shrink_to_fit();
         Self { names, ends, owners }
     }
 

@@ -7,7 +7,7 @@ use crate::catalog::{Alias, Catalog, Tool};
 use crate::excerpt::{MAX_NAME_CHARS, marked};
 
 /// Logs every alias of a catalog.
-pub(super) fn log_registered(catalog: &Catalog) {
+pub(crate) fn log_registered(catalog: &Catalog) {
     if !tracing::enabled!(tracing::Level::DEBUG) {
         return;
     }

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use serde::de::DeserializeOwned;
 use twox_hash::XxHash3_64;
@@ -17,7 +16,10 @@ use super::{FORMAT_VERSION, Header, MAGIC, MAX_HEADER, Number, START, SavedError
 #[derive(Debug)]
 pub(crate) struct SavedFile {
     path: PathBuf,
-    file: Mutex<File>,
+    file: File,
+    /// Held by who moves the place that is read from, where reading does.
+    #[cfg(not(unix))]
+    reading: std::sync::Mutex<()>,
     pub(crate) header: Header,
     /// By name: the number of the section in the header, and where it is.
     places: HashMap<String, (usize, Range<u64>)>,
@@ -69,7 +71,14 @@ impl SavedFile {
         if next != at {
             return Err(damaged("its sections are not all of it"));
         }
-        Ok(Self { path, file: Mutex::new(file), header, places })
+        Ok(Self {
+            path,
+            file,
+            #[cfg(not(unix))]
+            reading: std::sync::Mutex::default(),
+            header,
+            places,
+        })
     }
 
     /// Returns `true` if there is a section of this name.
@@ -148,8 +157,14 @@ impl SavedFile {
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), SavedError> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = file.seek(SeekFrom::Start(at)).and_then(|_| file.read_exact(into));
+        #[cfg(unix)]
+        let read = std::os::unix::fs::FileExt::read_exact_at(&self.file, into, at);
+        #[cfg(not(unix))]
+        let read = {
+            let _reading = self.reading.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut file = &self.file;
+            file.seek(SeekFrom::Start(at)).and_then(|_| file.read_exact(into))
+        };
         read.map_err(|source| SavedError::Read { path: self.path.clone(), source })
     }
 }

@@ -16,25 +16,50 @@ pub(crate) struct Texts {
 
 impl Texts {
     /// Puts different texts in order, each with what belongs to it.
-    pub(crate) fn new<S: AsRef<str> + Sync, T: Send>(texts: Vec<(S, T)>) -> (Self, Vec<T>)
-    where
-        S: Send,
-    {
-        let mut hashed: Vec<(u64, S, T)> =
-            texts.into_par_iter().map(|(text, of)| (fnv1a(text.as_ref()), text, of)).collect();
-        hashed.par_sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.as_ref().cmp(b.1.as_ref())));
-        let mut known = Self::default();
-        known.text.reserve(hashed.iter().map(|(_, text, _)| text.as_ref().len()).sum());
-        known.hashes.reserve_exact(hashed.len());
-        known.ends.reserve_exact(hashed.len());
-        let mut belonging = Vec::with_capacity(hashed.len());
-        for (hash, text, of) in hashed {
-            known.hashes.push(hash);
-            known.text.push_str(text.as_ref());
-            known.ends.push(known.text.len() as u64);
+    pub(crate) fn new<S: AsRef<str> + Send + Sync, T: Send>(texts: Vec<(S, T)>) -> (Self, Vec<T>) {
+        let sorted = sorted(texts);
+        let (mut known, mut belonging) = (Self::for_texts(&sorted), Vec::with_capacity(sorted.len()));
+        for (hash, text, of) in sorted {
+            known.push(hash, text.as_ref());
             belonging.push(of);
         }
         (known, belonging)
+    }
+
+    /// Puts texts in order, each once, and tells `each` of every one what belongs to it, in the order of `texts`.
+    pub(crate) fn gathered<S: AsRef<str> + Send + Sync, T: Send>(
+        texts: Vec<(S, T)>,
+        mut each: impl FnMut(&mut dyn Iterator<Item = T>),
+    ) -> Self {
+        let sorted = sorted(texts);
+        let mut known = Self::for_texts(&sorted);
+        let mut entries = sorted.into_iter().peekable();
+        while let Some((hash, text, of)) = entries.next() {
+            let is_same = |next: &(u64, S, T)| next.0 == hash && next.1.as_ref() == text.as_ref();
+            let more = std::iter::from_fn(|| entries.next_if(is_same)).map(|(_, _, of)| of);
+            each(&mut std::iter::once(of).chain(more));
+            known.push(hash, text.as_ref());
+        }
+        known.hashes.shrink_to_fit();
+        known.ends.shrink_to_fit();
+        known.text.shrink_to_fit();
+        known
+    }
+
+    /// Makes room for texts.
+    fn for_texts<S: AsRef<str>, T>(sorted: &[(u64, S, T)]) -> Self {
+        let mut known = Self::default();
+        known.text.reserve_exact(sorted.iter().map(|(_, text, _)| text.as_ref().len()).sum());
+        known.hashes.reserve_exact(sorted.len());
+        known.ends.reserve_exact(sorted.len());
+        known
+    }
+
+    /// Adds the next text.
+    fn push(&mut self, hash: u64, text: &str) {
+        self.hashes.push(hash);
+        self.text.push_str(text);
+        self.ends.push(self.text.len() as u64);
     }
 
     /// Returns the number of texts.
@@ -99,6 +124,14 @@ impl Texts {
     }
 }
 
+/// Texts by their hashes, and of one hash by the texts; of equal texts the first stays first.
+fn sorted<S: AsRef<str> + Send + Sync, T: Send>(texts: Vec<(S, T)>) -> Vec<(u64, S, T)> {
+    let hashed = texts.into_par_iter().map(|(text, of)| (fnv1a(text.as_ref()), text, of));
+    let mut sorted: Vec<(u64, S, T)> = hashed.collect();
+    sorted.par_sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.as_ref().cmp(b.1.as_ref())));
+    sorted
+}
+
 /// Hashes a text with FNV-1a of 64 bits (Fowler, Noll, Vo, Eastlake, Hansen: RFC 9923).
 pub(crate) fn fnv1a(text: &str) -> u64 {
     const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
@@ -136,6 +169,16 @@ mod tests {
             }
             prop_assert_eq!(known.find("absent"), None);
         }
+    }
+
+    #[test]
+    fn what_belongs_to_one_text_stands_together_in_order() {
+        let mut gathered = Vec::new();
+        let entries = vec![("b", 0), ("a", 1), ("b", 2), ("c", 3), ("b", 4)];
+        let known = Texts::gathered(entries, |of| gathered.push(of.collect::<Vec<_>>()));
+        assert_eq!(known, Texts::new(vec![("a", ()), ("b", ()), ("c", ())]).0);
+        let of = |text| known.find(text).map(|place| gathered[place].clone());
+        assert_eq!((of("a"), of("b"), of("c")), (Some(vec![1]), Some(vec![0, 2, 4]), Some(vec![3])));
     }
 
     #[test]
