@@ -19,7 +19,7 @@ use self::fits::{Calibration, Evidence, Fit};
 use crate::access::Eligibility;
 use crate::embed::{Embedder, ModelKind};
 use crate::index::SourceScores;
-use crate::ranking::{Candidate, ToolId, largest, top_k, top_k_of};
+use crate::ranking::{Candidate, ToolId, largest_of, reaching, top_k, top_k_of};
 use crate::retrieve::Signal;
 use crate::sequences::{Gain, Gains, Popular};
 
@@ -195,6 +195,12 @@ pub(crate) struct Fused {
     best_keyword: f32,
     /// The largest share that an eligible tool has of what the request's words could score, 0..1.
     coverage: f32,
+    standing: Standing,
+}
+
+/// What the best tool, and those that rival it, say of a request.
+#[derive(Debug, Default)]
+struct Standing {
     /// The part of a tool's evidence that is the same for all tools of the request.
     offset: f32,
     /// The estimated probability that any eligible tool answers the request, 0..1.
@@ -207,13 +213,7 @@ impl Fused {
     /// Fuses what there is: any of the signals, each once.
     pub(crate) fn new(signals: Signals, method: Fusion, eligibility: &Eligibility) -> Self {
         let fit = Fit::of(&signals.iter().map(|(retriever, _)| *retriever).collect::<Vec<_>>());
-        let best_of = |signal: &Signal| {
-            if eligibility.ineligible_count() == 0 {
-                return largest(&signal.scores).max(0.0);
-            }
-            let admitted = signal.scores.iter().zip(eligibility.flags());
-            admitted.fold(0.0, |best: f32, (&score, &admitted)| if admitted { best.max(score) } else { best })
-        };
+        let best_of = |signal: &Signal| largest_of(&signal.scores, eligibility.flags()).max(0.0);
         let keyword = signals.iter().find(|(retriever, _)| *retriever == Retriever::Keyword);
         let (best_keyword, ceiling) = keyword.map_or((0.0, 0.0), |(_, signal)| (best_of(signal), signal.ceiling));
         let parts: Vec<Part> = signals
@@ -245,42 +245,44 @@ impl Fused {
             }
         }
         let coverage = if ceiling > 0.0 { best_keyword / ceiling } else { 0.0 };
-        let (near, offset, answerable, best) = (&fit.near, 0.0, 0.0, None);
-        let gains = BTreeMap::new();
         let calibration = fit.calibration(parts.iter().any(|part| part.signal.sources.is_some()));
-        let mut fused = Self {
-            parts,
-            method,
-            calibration,
-            near,
-            values,
-            sources,
-            gains,
-            best_keyword,
-            coverage,
-            offset,
-            answerable,
-            best,
-        };
-        fused.compare(eligibility);
+        let (near, standing, gains) = (&fit.near, Standing::default(), BTreeMap::new());
+        let mut fused =
+            Self { parts, method, calibration, near, values, sources, gains, best_keyword, coverage, standing };
+        fused.standing = fused.compare(eligibility);
         fused
     }
 
-    /// Returns `false` if none of `others`, which are not eligible, would have the largest value if they were. That is to be
-    /// told at once where they do not change how signals are weighed; else they may.
-    pub(crate) fn may_be_beaten(&self, others: &[ToolId]) -> bool {
-        let best = self.best.map_or(f32::NEG_INFINITY, |best| self.own_value(best));
-        let keyword = self.signal(Retriever::Keyword);
+    /// Returns `false` if no tool that is not eligible would be the best if it were, as can mostly be told at a glance.
+    pub(crate) fn may_be_beaten(&self, eligibility: &Eligibility) -> bool {
+        let is_other = |place: usize| !eligibility.flags()[place];
+        let best = self.best().map_or(f32::NEG_INFINITY, |best| self.value(best));
+        let outdoes = |signal: &Signal| {
+            let mut places = reaching(&signal.scores, self.best_keyword);
+            places.any(|place| signal.scores[place] > self.best_keyword && is_other(place))
+        };
         self.method != Fusion::Weighted
-            || others.iter().any(|&tool| {
-                self.own_value(tool) >= best || keyword.is_some_and(|signal| signal.of(tool) > self.best_keyword)
-            })
+            || !self.gains.is_empty()
+            || reaching(&self.values, best).any(is_other)
+            || self.signal(Retriever::Keyword).is_some_and(outdoes)
     }
 
-    /// Fuses the same signals for other eligible tools.
-    pub(crate) fn again(&self, eligibility: &Eligibility) -> Self {
-        let signals = self.parts.iter().map(|part| (part.retriever, part.signal.clone()));
-        Self::new(signals.collect(), self.method, eligibility)
+    /// Compares the tools as if `eligibility`, which admits more than the tools that are eligible, decided; and returns the best
+    /// tool with its score where that is one of those that it admits beside.
+    pub(crate) fn best_beside(&self, eligible: &Eligibility, eligibility: &Eligibility) -> Option<(ToolId, f32)> {
+        let is_beside = |tool: &ToolId| !eligible.admits(*tool);
+        let keyword = self.signal(Retriever::Keyword).map(|signal| &signal.scores);
+        let outdoes = keyword.is_some_and(|scores| largest_of(scores, eligibility.flags()) > self.best_keyword);
+        // Words that no eligible tool has change how signals are weighed; and ranks are those among other tools.
+        if outdoes || self.method != Fusion::Weighted || !self.gains.is_empty() {
+            let signals = self.parts.iter().map(|part| (part.retriever, part.signal.clone()));
+            let fused = Self::new(signals.collect(), self.method, eligibility);
+            let best = fused.best().filter(is_beside)?;
+            return Some((best, fused.score_of(best)));
+        }
+        let best = top_k_of(&self.values, eligibility.flags(), 1).first()?.tool;
+        let standing = Some(best).filter(is_beside).map(|_| self.compare(eligibility))?;
+        Some((best, self.score_at(best, &standing)))
     }
 
     /// Sums up the signals of another catalog, such as one of skills, and scores its candidates as if they stood beside
@@ -315,23 +317,24 @@ impl Fused {
     }
 
     /// Works out what the best tool, and those that rival it, say of the request.
-    fn compare(&mut self, eligibility: &Eligibility) {
+    fn compare(&self, eligibility: &Eligibility) -> Standing {
         let top = top_k_of(&self.values, eligibility.flags(), CROWD);
         let best = top.first().copied();
-        self.best = best.map(|best| best.tool);
         let best_value = best.map_or(0.0, |best| best.score);
         // The logarithm of how many of the best tools rival the best one.
         let crowd = top.iter().map(|tool| (tool.score - best_value).exp()).sum::<f32>().max(1.0).ln();
         let Calibration { answerable, relevance } = self.calibration;
-        let evidence = self.evidence(answerable);
-        self.answerable = if best.is_some_and(|best| self.matched(best.tool)) { logistic(evidence) } else { 0.0 };
-        self.offset = relevance.answerable * evidence + relevance.crowd * crowd - relevance.distance * best_value
+        let best = best.map(|best| best.tool);
+        let evidence = self.evidence(answerable, best);
+        let offset = relevance.answerable * evidence + relevance.crowd * crowd - relevance.distance * best_value
             + relevance.intercept;
+        let answerable = if best.is_some_and(|best| self.matched(best)) { logistic(evidence) } else { 0.0 };
+        Standing { offset, answerable, best }
     }
 
     /// Sums up what the best tool, its source and the coverage say.
-    fn evidence(&self, weights: &Evidence) -> f32 {
-        let of_best = self.best.map_or(0.0, |best| {
+    fn evidence(&self, weights: &Evidence, best: Option<ToolId>) -> f32 {
+        let of_best = best.map_or(0.0, |best| {
             let of_part = |part: &Part| {
                 let weight = weights.signals.of(part.retriever) + self.coverage * weights.covered.of(part.retriever);
                 let of_source = part.signal.sources.as_ref().map_or(0.0, |sources| sources.of(best));
@@ -376,12 +379,12 @@ impl Fused {
     /// `None` where sources tell nothing.
     pub(crate) fn near_source(&self) -> Option<f32> {
         let tells = !self.parts.is_empty() && self.parts.iter().all(|part| part.signal.sources.is_some());
-        (tells && self.best.is_some()).then(|| logistic(self.evidence(self.near)))
+        (tells && self.best().is_some()).then(|| logistic(self.evidence(self.near, self.best())))
     }
 
     /// Returns the eligible tool of the largest value, without what tools have gained.
     pub(crate) fn best(&self) -> Option<ToolId> {
-        self.best
+        self.standing.best
     }
 
     /// Returns the tool's fused value, which orders the tools.
@@ -444,22 +447,26 @@ impl Fused {
 
     /// Returns the eligible tools that any retriever matched and that reach the value `least`, in registration order.
     pub(crate) fn candidates(&self, eligibility: &Eligibility, least: f32) -> impl Iterator<Item = Candidate> {
-        eligibility
-            .admitted()
-            .filter(move |&tool| self.reaches(tool, least) && self.matched(tool))
+        reaching(&self.values, least)
+            .map(ToolId::from_index)
+            .filter(move |&tool| eligibility.admits(tool) && self.reaches(tool, least) && self.matched(tool))
             .map(|tool| Candidate { tool, score: self.value(tool) })
     }
 
     /// Returns the tool's score, 0..1; 0 where no retriever matched. Never reverses the order of the values. In a weighted
     /// sum no tool is likelier than that any tool answers the request.
     pub(crate) fn score_of(&self, tool: ToolId) -> f32 {
+        self.score_at(tool, &self.standing)
+    }
+
+    fn score_at(&self, tool: ToolId, standing: &Standing) -> f32 {
         if !self.matched(tool) {
             return 0.0;
         }
         let value = self.value(tool);
         match self.method {
             Fusion::Weighted => {
-                logistic(self.calibration.relevance.distance * value + self.offset).min(self.answerable)
+                logistic(self.calibration.relevance.distance * value + standing.offset).min(standing.answerable)
             }
             Fusion::Rrf { k } => (value / self.largest_rrf(k)).clamp(0.0, 1.0),
         }
@@ -468,10 +475,10 @@ impl Fused {
     /// Returns the least value of a tool that scores at least `score`: [`Fused::score_of`] turned round.
     pub(crate) fn value_at(&self, score: f32) -> f32 {
         match self.method {
-            Fusion::Weighted if score > self.answerable => f32::INFINITY,
+            Fusion::Weighted if score > self.standing.answerable => f32::INFINITY,
             Fusion::Weighted => {
                 let evidence = (score / (1.0 - score)).ln();
-                (evidence - self.offset) / self.calibration.relevance.distance
+                (evidence - self.standing.offset) / self.calibration.relevance.distance
             }
             Fusion::Rrf { k } => score * self.largest_rrf(k),
         }
@@ -479,7 +486,7 @@ impl Fused {
 
     /// Returns the estimated probability that any eligible tool answers the request, 0..1.
     pub(crate) fn answerable(&self) -> f32 {
-        self.answerable
+        self.standing.answerable
     }
 
     /// The sum of a tool that every retriever ranks first.

@@ -89,6 +89,27 @@ pub(crate) fn top_k_of(values: &[f32], admitted: &[bool], k: usize) -> Ranking {
     top_k(ranking.into_iter(), k)
 }
 
+/// Returns the places of the values that are at least `least`, ascending. Chunks of values that have none are passed over together.
+pub(crate) fn reaching(values: &[f32], least: f32) -> impl Iterator<Item = usize> {
+    let chunks = values.chunks(CHUNK).enumerate().filter(move |(_, chunk)| largest(chunk) >= least);
+    chunks.flat_map(move |(number, chunk)| {
+        let places = chunk.iter().enumerate().filter(move |(_, value)| **value >= least);
+        places.map(move |(place, _)| number * CHUNK + place)
+    })
+}
+
+/// Returns the largest of the values that are admitted; negative infinity where there is none.
+pub(crate) fn largest_of(values: &[f32], admitted: &[bool]) -> f32 {
+    let mut most = f32::NEG_INFINITY;
+    for (values, admitted) in values.chunks(CHUNK).zip(admitted.chunks(CHUNK)) {
+        if largest(values) > most {
+            let found = values.iter().zip(admitted).filter(|(_, admitted)| **admitted);
+            most = found.fold(most, |most, (&value, _)| if value > most { value } else { most });
+        }
+    }
+    most
+}
+
 /// Returns the largest of some values, each of which is a number; negative infinity where there is none.
 pub(crate) fn largest(values: &[f32]) -> f32 {
     let larger = |a: f32, b: f32| if a > b { a } else { b };
@@ -129,6 +150,12 @@ mod tests {
             prop_assert_eq!(top_k_of(&scores, &admitted, k), top_k(candidates, k));
             let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             prop_assert!(largest(&scores).total_cmp(&most).is_eq());
+            let of_admitted = scores.iter().zip(&admitted).filter(|(_, admitted)| **admitted);
+            let most = of_admitted.map(|(&score, _)| score).fold(f32::NEG_INFINITY, f32::max);
+            prop_assert!(largest_of(&scores, &admitted).total_cmp(&most).is_eq());
+            let least = scores.get(k).copied().unwrap_or(f32::NEG_INFINITY);
+            let places: Vec<usize> = (0..scores.len()).filter(|&place| scores[place] >= least).collect();
+            prop_assert_eq!(reaching(&scores, least).collect::<Vec<_>>(), places);
         }
     }
 }

@@ -70,6 +70,15 @@ impl Eligibility {
         Self { admitted: flags, total, counts, group: Arc::new([]), verdicts: Vec::new(), by_tool }
     }
 
+    /// Admits `more` tools as well.
+    pub(crate) fn with(&self, more: impl Iterator<Item = ToolId>) -> Self {
+        let mut admitted = self.admitted.clone();
+        more.for_each(|tool| admitted[tool.index()] = true);
+        let total = admitted.iter().filter(|admitted| !**admitted).count();
+        let (counts, by_tool) = (BTreeMap::new(), BTreeMap::new());
+        Self { admitted, total, counts, group: Arc::new([]), verdicts: Vec::new(), by_tool }
+    }
+
     /// Returns `true` if the caller may see and run the tool.
     ///
     /// # Panics

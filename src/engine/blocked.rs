@@ -2,7 +2,7 @@
 
 use super::ranked::Ranked;
 use super::request::Request;
-use crate::access::{Eligibility, IneligibleReason};
+use crate::access::IneligibleReason;
 use crate::options::TellBlocked;
 use crate::ranking::ToolId;
 use crate::selection::BlockedMatch;
@@ -18,20 +18,13 @@ pub(super) fn blocked_match(request: &Request<'_>, ranked: &Ranked) -> Option<Bl
         TellBlocked::ExceptRoles => !eligibility.has_reason(tool, is_role),
         TellBlocked::Always => true,
     };
-    if eligibility.ineligible_count() == 0 {
+    if eligibility.ineligible_count() == 0 || !fused.may_be_beaten(request.rankable()) {
         return None;
     }
     // A copy of what is trusted is ranked in no case.
     let copies = index.copies.among(|_| true);
     let blocked = eligibility.ineligible().filter(|&tool| may_tell(tool) && !copies.contains_key(&tool));
-    let blocked: Vec<ToolId> = blocked.collect();
-    if blocked.is_empty() || !fused.may_be_beaten(&blocked) {
-        return None;
-    }
-    let all: Vec<ToolId> = request.rankable().admitted().chain(blocked).collect();
-    let fused = fused.again(&Eligibility::only(&all, index.catalog.len()));
-    let best = fused.best().filter(|&best| !eligibility.admits(best))?;
-    let score = fused.score_of(best);
+    let (best, score) = fused.best_beside(eligibility, &request.rankable().with(blocked))?;
     let reasons = eligibility.reasons(best);
     let tool_id = index.catalog.tool(best).id.clone();
     (score >= options.min_score).then_some(BlockedMatch { tool_id, score, reasons })

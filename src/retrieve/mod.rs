@@ -17,7 +17,7 @@ pub(crate) use terms::{FoundTerm, QueryTerm, query_terms};
 
 use crate::access::Eligibility;
 use crate::index::{Index, SourceScores};
-use crate::ranking::{Candidate, ToolId};
+use crate::ranking::{Candidate, ToolId, reaching};
 
 /// What one retriever says of every tool.
 #[derive(Debug, Clone)]
@@ -94,11 +94,9 @@ impl Signal {
         let Some(least) = matching.last().map(|worst| worst.score) else { return vec![None; tools.len()] };
         // How many eligible tools are worse than so many of these, of those that are no worse than all of them.
         let mut worse_than = vec![0_usize; matching.len() + 1];
-        for (index, (&score, &admitted)) in self.scores.iter().zip(eligibility.flags()).enumerate() {
-            if admitted && score >= least {
-                let candidate = Candidate { tool: ToolId::from_index(index), score };
-                worse_than[matching.partition_point(|better| better.better_first(&candidate).is_lt())] += 1;
-            }
+        for place in reaching(&self.scores, least).filter(|&place| eligibility.flags()[place]) {
+            let candidate = Candidate { tool: ToolId::from_index(place), score: self.scores[place] };
+            worse_than[matching.partition_point(|better| better.better_first(&candidate).is_lt())] += 1;
         }
         let better = worse_than.iter().scan(0, |sum, count| {
             *sum += count;
