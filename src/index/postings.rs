@@ -267,8 +267,11 @@ mod tests {
 
     const TOOLS: u32 = 8;
 
+    /// A posting: the term, the tool, how often and in which fields.
+    type Held = (TermKey, u32, u16, Vec<Field>);
+
     /// All that postings hold, in order.
-    fn whole(postings: &Postings) -> (Vec<u32>, Vec<(TermKey, u32, u16, Vec<Field>)>) {
+    fn whole(postings: &Postings) -> (Vec<u32>, Vec<Held>) {
         let mut held = Vec::new();
         each_term(&[postings.terms()], |term, runs| {
             for posting in runs[0].1.clone() {

@@ -61,7 +61,7 @@ impl Owners {
     pub(super) fn save(&self, name: &str, writer: &mut Writer) -> Result<(), SavedError> {
         let way = |via| WAYS.iter().position(|&way| way == via).unwrap_or_default();
         let flags = |owner: &Resolved| {
-            u8::from(owner.deprecated) * DEPRECATED | u8::try_from(way(owner.via) << 1).unwrap_or_default()
+            (u8::from(owner.deprecated) * DEPRECATED) | u8::try_from(way(owner.via) << 1).unwrap_or_default()
         };
         self.names.save(name, writer)?;
         writer.numbers(&format!("{name}.owner-ends"), &self.ends)?;

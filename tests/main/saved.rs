@@ -193,6 +193,10 @@ fn skills_examples_and_another_model_are_laid_over_an_opened_index() {
     assert_eq!(answers(&opened), answers(&fresh));
 }
 
+fn index(number: u64) -> usize {
+    usize::try_from(number).expect("what is in memory has a place there")
+}
+
 /// A saved index taken apart.
 struct Parts {
     start: Vec<u8>,
@@ -203,11 +207,11 @@ struct Parts {
 impl Parts {
     fn of(bytes: &[u8]) -> Self {
         let trailer = &bytes[bytes.len() - 24..];
-        let number = |at: usize| u64::from_le_bytes(trailer[at..at + 8].try_into().expect("eight bytes")) as usize;
+        let number = |at: usize| index(u64::from_le_bytes(trailer[at..at + 8].try_into().expect("eight bytes")));
         let header: Value = serde_json::from_slice(&bytes[number(0)..][..number(8)]).expect("the header is JSON");
         let mut at = 24;
         let sections = header["sections"].as_array().expect("there are sections").iter().map(|section| {
-            let length = section["bytes"].as_u64().expect("a length") as usize;
+            let length = index(section["bytes"].as_u64().expect("a length"));
             let bytes = bytes[at..at + length].to_vec();
             at += length;
             (section["name"].as_str().expect("a name").to_owned(), bytes)
@@ -347,7 +351,7 @@ fn a_hostile_index_with_its_checksums_is_an_error_or_an_answer() {
     assert_eq!(whole().bytes().len(), bytes.len());
     let names: Vec<String> = whole().sections.iter().map(|(name, _)| name.clone()).collect();
     assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
-    for place in 0..names.len() {
+    for (place, name) in names.iter().enumerate() {
         let length = whole().sections[place].1.len();
         let change = |change: &dyn Fn(&mut Vec<u8>)| {
             let mut parts = whole();
@@ -372,7 +376,7 @@ fn a_hostile_index_with_its_checksums_is_an_error_or_an_answer() {
         parts.sections.remove(place);
         survives(folder.path(), &parts);
         let mut parts = whole();
-        let again = (names[place].clone(), parts.sections[place].1.clone());
+        let again = (name.clone(), parts.sections[place].1.clone());
         parts.sections.push(again);
         survives(folder.path(), &parts);
     }
