@@ -69,6 +69,21 @@ impl Progress {
     }
 }
 
+/// From so many tools on another thread pays.
+const MANY: usize = 2_048;
+
+/// Does one thing here, as models and logs may want it, and another on a thread beside where there are many tools.
+fn beside<A, B: Send>(tools: usize, here: impl FnOnce() -> A, there: impl FnOnce() -> B + Send) -> (A, B) {
+    if tools < MANY {
+        return (here(), there());
+    }
+    std::thread::scope(|scope| {
+        let there = scope.spawn(there);
+        let here = here();
+        (here, there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
 /// A catalog with its indexes.
 pub(crate) struct Index {
     pub(crate) catalog: Catalog,
@@ -90,12 +105,14 @@ impl Index {
         let coming = config.optional.take().map(|optional| optional.start(&catalog, &config));
         let of_segment = || {
             let before = config.before.take().map(|index| Before::new(index, &catalog));
-            (Segment::of(&catalog, before.as_ref(), &config), config.embedders)
+            let (segment, cache) = Segment::of(&catalog, before.as_ref(), &config)?;
+            let sources = Sources::of_catalog(&catalog, &[(0, &segment.postings)])?;
+            Ok::<_, IndexError>((segment, cache, sources))
         };
         log_registered(&catalog);
-        let ((segment, mut embedders), names) = rayon::join(of_segment, || NameTable::unlogged(&catalog));
-        let (mut segment, mut cache) = segment?;
-        let mut left_out = None;
+        let (of_segment, names) = beside(catalog.len(), of_segment, || NameTable::unlogged(&catalog));
+        let (mut segment, mut cache, sources) = of_segment?;
+        let (mut embedders, mut left_out) = (config.embedders, None);
         match coming.map(|coming| coming.map_or_else(|reason| Ok(Err(reason)), Coming::wait)).transpose()? {
             Some(Ok((embedder, embedding))) => {
                 // Two static models are of no use to each other.
@@ -110,7 +127,7 @@ impl Index {
             Some(Err(reason)) => left_out = Some(reason),
             None => {}
         }
-        let index = Self::of(catalog, names?, Segments::new([Arc::new(segment)]), embedders, cache)?;
+        let index = Self::of(catalog, (names?, sources), Segments::new([Arc::new(segment)]), embedders, cache)?;
         Ok(Self { left_out, ..index })
     }
 
@@ -143,16 +160,14 @@ impl Index {
     /// Puts segments together whose tools are those of `catalog`, in order.
     fn of(
         catalog: Catalog,
-        names: NameTable,
+        (names, sources): (NameTable, Option<Sources>),
         segments: Segments,
         embedders: Vec<Arc<dyn Embedder>>,
         cache: Option<CacheStatus>,
     ) -> Result<Self, IndexError> {
         let vectors = embedders.into_iter().enumerate();
         let vectors = vectors.map(|(model, embedder)| Vectors::new(embedder, segments.clone(), model)).collect();
-        let of_likenesses = || (Twins::of_catalog(&catalog, &segments), Copies::of(&catalog));
-        let ((twins, copies), sources) = rayon::join(of_likenesses, || Sources::of_catalog(&catalog, &segments));
-        let (twins, copies, sources) = (twins?, copies?, sources?);
+        let (twins, copies) = (Twins::of_catalog(&catalog, &segments)?, Copies::of(&catalog)?);
         let keyword = KeywordIndex::new(segments);
         Ok(Self { catalog, names, twins, copies, keyword, sources, vectors, left_out: None, cache })
     }
@@ -180,8 +195,8 @@ impl Index {
     #[cfg(test)]
     pub(crate) fn build_cut(catalog: Catalog, cuts: &[usize], config: IndexConfig) -> Result<Self, IndexError> {
         let segments = Segments::cut(catalog.tools(), cuts, &config)?;
-        let names = NameTable::of(&catalog)?;
-        Self::of(catalog, names, segments, config.embedders, None)
+        let of_all = (NameTable::of(&catalog)?, Sources::of_catalog(&catalog, &segments.postings())?);
+        Self::of(catalog, of_all, segments, config.embedders, None)
     }
 
     /// Returns how much memory each part takes, but for definitions and what is small.

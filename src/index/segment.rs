@@ -113,6 +113,12 @@ impl Segments {
         self.0.iter().map(|(first, segment)| (*first, &**segment))
     }
 
+    /// Returns the number of each segment's first tool, with the segment's postings.
+    #[cfg(test)]
+    pub(super) fn postings(&self) -> Vec<(usize, &Postings)> {
+        self.iter().map(|(first, segment)| (first, &segment.postings)).collect()
+    }
+
     /// Returns the only segment, as building makes one.
     pub(super) fn whole(&self) -> &Segment {
         &self.0[0].1

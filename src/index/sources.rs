@@ -15,7 +15,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::segment::Segments;
+use super::postings::Postings;
 use super::terms::{TermKey, Terms, each_term, number};
 use crate::catalog::Catalog;
 use crate::ranking::ToolId;
@@ -142,9 +142,9 @@ pub(crate) struct Sources {
 impl Sources {
     /// Reads the sources from the index that the catalog was opened from, or puts their tools together; `None` where sources
     /// tell nothing.
-    pub(super) fn of_catalog(catalog: &Catalog, segments: &Segments) -> Result<Option<Self>, SavedError> {
+    pub(super) fn of_catalog(catalog: &Catalog, postings: &[(usize, &Postings)]) -> Result<Option<Self>, SavedError> {
         match catalog.saved() {
-            None => Ok(Self::new(catalog, segments)),
+            None => Ok(Self::new(catalog, postings)),
             Some(file) if !file.has(OF) => Ok(None),
             Some(file) => Self::open(file).map(Some),
         }
@@ -182,7 +182,7 @@ impl Sources {
 
     /// Puts the tools of each source together; `None` where sources tell nothing: there is one, or most tools stand for
     /// themselves.
-    pub(super) fn new(catalog: &Catalog, segments: &Segments) -> Option<Self> {
+    pub(super) fn new(catalog: &Catalog, postings: &[(usize, &Postings)]) -> Option<Self> {
         // A source by its number and by whether it is trusted.
         let group = |tool| Some(2 * catalog.source_number(tool)? + usize::from(catalog.tool(tool).untrusted));
         let groups: Vec<Option<usize>> = catalog.ids().map(group).collect();
@@ -224,12 +224,11 @@ impl Sources {
             holding: Vec::new(),
             counts: Vec::new(),
         };
-        Some(sources.count(segments, &words))
+        Some(sources.count(postings, &words))
     }
 
     /// Counts how many tools of each source hold a term, the words of its name beside.
-    fn count(mut self, segments: &Segments, names: &[(TermKey, u32)]) -> Self {
-        let postings: Vec<_> = segments.iter().map(|(first, segment)| (first, &segment.postings)).collect();
+    fn count(mut self, postings: &[(usize, &Postings)], names: &[(TermKey, u32)]) -> Self {
         let of_names = Terms::of(names.iter().map(|&(term, _)| term));
         let terms: Vec<&Terms> = postings.iter().map(|(_, postings)| postings.terms()).chain([&of_names]).collect();
         let mut lengths = vec![0_u32; self.sizes.len()];
@@ -319,6 +318,7 @@ mod tests {
     use super::*;
     use crate::catalog::Tool;
     use crate::index::IndexConfig;
+    use crate::index::segment::Segments;
 
     fn sources(tools: &[(&str, &str, bool)], cuts: &[usize]) -> Option<Sources> {
         let tools = tools.iter().enumerate().map(|(place, &(source, description, untrusted))| {
@@ -330,7 +330,7 @@ mod tests {
         });
         let catalog = Catalog::from_tools(tools).expect("ids differ");
         let segments = Segments::cut(catalog.tools(), cuts, &IndexConfig::default()).expect("builds");
-        Sources::new(&catalog, &segments)
+        Sources::new(&catalog, &segments.postings())
     }
 
     fn mean(sources: &Sources, scores: &[f32]) -> Vec<f32> {

@@ -23,7 +23,7 @@ const WAYS: [ResolvedVia; 3] = [ResolvedVia::Name, ResolvedVia::Alias, ResolvedV
 
 impl Owners {
     /// Gathers what each name means; `settle` says which of all that was given it is.
-    pub(super) fn new<T: Send>(
+    pub(super) fn new<T: Send + Sync>(
         names: Vec<(Cow<'_, str>, T)>,
         settle: impl Fn(&mut dyn Iterator<Item = T>, &mut Vec<Resolved>),
     ) -> Self {

@@ -16,50 +16,49 @@ pub(crate) struct Texts {
 
 impl Texts {
     /// Puts different texts in order, each with what belongs to it.
-    pub(crate) fn new<S: AsRef<str> + Send + Sync, T: Send>(texts: Vec<(S, T)>) -> (Self, Vec<T>) {
-        let sorted = sorted(texts);
-        let (mut known, mut belonging) = (Self::for_texts(&sorted), Vec::with_capacity(sorted.len()));
-        for (hash, text, of) in sorted {
-            known.push(hash, text.as_ref());
-            belonging.push(of);
-        }
+    pub(crate) fn new<S: AsRef<str> + Send + Sync, T: Send + Sync>(texts: Vec<(S, T)>) -> (Self, Vec<T>) {
+        let mut belonging = Vec::with_capacity(texts.len());
+        let known = Self::gathered(texts, |of| belonging.extend(of));
         (known, belonging)
     }
 
     /// Puts texts in order, each once, and tells `each` of every one what belongs to it, in the order of `texts`.
-    pub(crate) fn gathered<S: AsRef<str> + Send + Sync, T: Send>(
+    pub(crate) fn gathered<S: AsRef<str> + Send + Sync, T: Send + Sync>(
         texts: Vec<(S, T)>,
         mut each: impl FnMut(&mut dyn Iterator<Item = T>),
     ) -> Self {
-        let sorted = sorted(texts);
-        let mut known = Self::for_texts(&sorted);
-        let mut entries = sorted.into_iter().peekable();
-        while let Some((hash, text, of)) = entries.next() {
-            let is_same = |next: &(u64, S, T)| next.0 == hash && next.1.as_ref() == text.as_ref();
-            let more = std::iter::from_fn(|| entries.next_if(is_same)).map(|(_, _, of)| of);
+        let text = |place: usize| texts[place].0.as_ref();
+        let mut order: Vec<(u64, usize)> =
+            (0..texts.len()).into_par_iter().map(|place| (fnv1a(text(place)), place)).collect();
+        order.par_sort_unstable();
+        // Of one hash are texts that are the same, but for what is not by chance.
+        for same in order.chunk_by_mut(|(one, _), (other, _)| one == other) {
+            if same.windows(2).any(|pair| text(pair[0].1) != text(pair[1].1)) {
+                same.sort_by(|a, b| text(a.1).cmp(text(b.1)));
+            }
+        }
+        let mut known = Self::default();
+        known.text.reserve_exact(texts.iter().map(|(text, _)| text.as_ref().len()).sum());
+        let mut texts: Vec<Option<(S, T)>> = texts.into_iter().map(Some).collect();
+        let mut at = 0;
+        while let Some(&(hash, place)) = order.get(at) {
+            let Some((text, of)) = texts[place].take() else { break };
+            at += 1;
+            let more = std::iter::from_fn(|| {
+                let next = order.get(at).filter(|(other, _)| *other == hash)?.1;
+                let (_, of) = texts[next].take_if(|(other, _)| other.as_ref() == text.as_ref())?;
+                at += 1;
+                Some(of)
+            });
             each(&mut std::iter::once(of).chain(more));
-            known.push(hash, text.as_ref());
+            known.hashes.push(hash);
+            known.text.push_str(text.as_ref());
+            known.ends.push(known.text.len() as u64);
         }
         known.hashes.shrink_to_fit();
         known.ends.shrink_to_fit();
         known.text.shrink_to_fit();
         known
-    }
-
-    /// Makes room for texts.
-    fn for_texts<S: AsRef<str>, T>(sorted: &[(u64, S, T)]) -> Self {
-        let mut known = Self::default();
-        known.text.reserve_exact(sorted.iter().map(|(_, text, _)| text.as_ref().len()).sum());
-        known.hashes.reserve_exact(sorted.len());
-        known.ends.reserve_exact(sorted.len());
-        known
-    }
-
-    /// Adds the next text.
-    fn push(&mut self, hash: u64, text: &str) {
-        self.hashes.push(hash);
-        self.text.push_str(text);
-        self.ends.push(self.text.len() as u64);
     }
 
     /// Returns the number of texts.
@@ -122,14 +121,6 @@ impl Texts {
         file.ensure(sound, name)?;
         Ok(Self { hashes, ends, text })
     }
-}
-
-/// Texts by their hashes, and of one hash by the texts; of equal texts the first stays first.
-fn sorted<S: AsRef<str> + Send + Sync, T: Send>(texts: Vec<(S, T)>) -> Vec<(u64, S, T)> {
-    let hashed = texts.into_par_iter().map(|(text, of)| (fnv1a(text.as_ref()), text, of));
-    let mut sorted: Vec<(u64, S, T)> = hashed.collect();
-    sorted.par_sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.as_ref().cmp(b.1.as_ref())));
-    sorted
 }
 
 /// Hashes a text with FNV-1a of 64 bits (Fowler, Noll, Vo, Eastlake, Hansen: RFC 9923).
