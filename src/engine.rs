@@ -312,11 +312,8 @@ impl Engine {
         let uncalibrated = ranked.uncalibrated(request.rankable());
         let dropped = why.dropped();
         let can_tell = picks.is_empty() && dropped.is_empty() && uncalibrated.is_none();
-        if let Some(fault) = self.index.catalog.fault() {
-            return Err(PickError::Saved { reason: fault.to_string() });
-        }
         let nothing_fits = if can_tell { ranked.nothing_fits(&self.index.catalog) } else { None };
-        Ok(Selection {
+        let selection = Selection {
             version: SELECTION_VERSION,
             catalog_digest: self.index.catalog.digest().to_owned(),
             scorer: ranked.scorer().to_owned(),
@@ -341,7 +338,12 @@ impl Engine {
             stages: report.stages,
             degraded: report.degraded,
             timings: report.timings,
-        })
+        };
+        // Whatever needed a definition has asked for it by now.
+        match self.index.catalog.fault() {
+            Some(fault) => Err(PickError::Saved { reason: fault.to_string() }),
+            None => Ok(selection),
+        }
     }
 
     /// Fits the picks to the token budget, and counts.

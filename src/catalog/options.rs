@@ -185,7 +185,13 @@ impl CatalogOptions {
                 None => return Err(ChangeError::UnknownTool { id }),
             };
         }
-        let (mut entries, notices) = self.marked(self.entries(tools.len(), put));
+        let mut entries = self.entries(tools.len(), put);
+        // What takes the place of an untrusted tool is no more to be trusted.
+        let is_untrusted = |id: ToolId| !gone.contains(&id) && known.tool(id).untrusted;
+        for (_, tool) in &mut entries.tools {
+            tool.untrusted |= known.find(&tool.id).is_some_and(is_untrusted);
+        }
+        let (mut entries, notices) = self.marked(entries);
         // A tool that has been there keeps its place, once.
         let mut replacing: HashMap<ToolId, (Position, Arc<Tool>)> = HashMap::new();
         let mut more = Vec::new();

@@ -3,12 +3,14 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
 use picktools::catalog::{CatalogOptions, Changes, Conflicts};
 use picktools::embed::{EmbedError, EmbedProgress, Embedder, Role, StaticEmbedder};
 use picktools::examples::Examples;
 use picktools::names::{NameTable, Resolution};
+use picktools::options::TellBlocked;
 use picktools::saved::SavedError;
 use picktools::{Access, Catalog, CatalogOptions as Options, Engine, Mode, PickOptions, Query, Tool};
 use proptest::prelude::*;
@@ -298,14 +300,17 @@ fn is_no_other(outcome: &Outcome, whole: &Outcome) -> bool {
 #[test]
 fn a_flipped_bit_anywhere_is_an_error_and_never_another_answer() {
     let (folder, bytes, whole) = varied_index();
+    let mut file = File::options().write(true).open(folder.path().join(FILE)).expect("it can be opened");
+    let mut put = |at: usize, byte: u8| {
+        file.seek(SeekFrom::Start(at as u64)).and_then(|_| file.write_all(&[byte])).expect("it can be written");
+    };
     let mut told = 0;
-    for at in 0..bytes.len() {
-        let mut flipped = bytes.clone();
-        flipped[at] ^= 1 << (at % 8);
-        fs::write(folder.path().join(FILE), flipped).expect("it can be written");
+    for (at, &byte) in bytes.iter().enumerate() {
+        put(at, byte ^ (1 << (at % 8)));
         let outcome = outcome(folder.path());
         assert!(is_no_other(&outcome, &whole), "byte {at}: {outcome:?}");
         told += usize::from(outcome != whole);
+        put(at, byte);
     }
     assert_eq!(told, bytes.len(), "every byte counts");
 }
@@ -630,12 +635,22 @@ fn a_stranger_stays_one_when_its_tools_change() {
     let added = engine.catalog().tools().last().expect("it was added");
     assert!(added.untrusted && added.examples.is_empty());
     assert!(matches!(NameTable::new(engine.catalog()).resolve("read_file"), Resolution::Unknown { .. }));
+    // Also where the tool itself was marked, and no source.
+    let mut marked = tool(1, "send the mail");
+    marked.untrusted = true;
+    let catalog = Catalog::from_tools([marked]).expect("it is valid");
+    let mut put = tool(1, "send the mail of the report");
+    put.examples = vec!["send it".to_owned()];
+    let changed = catalog.with_changes(Changes { put: vec![put.clone()], ..Changes::default() }).expect("it is valid");
+    assert!(changed.tools()[0].untrusted && changed.tools()[0].examples.is_empty());
+    let anew = Changes { remove: vec![put.id.clone()], put: vec![put] };
+    assert!(!catalog.with_changes(anew).expect("it is valid").tools()[0].untrusted, "who removes it decides anew");
 }
 
 #[test]
 fn a_definition_that_is_lost_later_stops_picks() {
     let (folder, bytes, _) = varied_index();
-    let catalog = Catalog::open_saved(folder.path()).expect("it can be opened");
+    let [catalog, again] = [(); 2].map(|()| Catalog::open_saved(folder.path()).expect("it can be opened"));
     // The same file, not another in its place.
     let mut cleared = bytes.clone();
     cleared[24..24 + 2_000].fill(b' ');
@@ -645,6 +660,10 @@ fn a_definition_that_is_lost_later_stops_picks() {
     let error = opened.pick(&query, &PickOptions::default()).expect_err("what is picked cannot be read");
     assert!(error.to_string().contains("does not have its digest"), "{error}");
     assert!(opened.catalog().fault().is_some());
+    // Nor is a tool told of that would be the best, could it be used.
+    let blocked = engine(again);
+    let options = PickOptions { tell_blocked: TellBlocked::Always, min_score: 0.0, ..PickOptions::default() };
+    assert!(blocked.pick(&Query::new("pays somebody money"), &options).is_err());
     let unreadable = opened.catalog().tools().iter().find(|tool| tool.name == "unreadable").expect("it stands for one");
     assert!(unreadable.is_unsafe() && unreadable.parameters.is_none());
     let update = opened.update(Changes { put: vec![tool(1, "x")], ..Changes::default() });
