@@ -65,15 +65,18 @@ impl Eligibility {
     pub(crate) fn only(admitted: &[ToolId], tools: usize) -> Self {
         let mut flags = vec![false; tools];
         admitted.iter().for_each(|tool| flags[tool.index()] = true);
-        let total = flags.iter().filter(|admitted| !**admitted).count();
-        let (counts, by_tool) = (BTreeMap::new(), BTreeMap::new());
-        Self { admitted: flags, total, counts, group: Arc::new([]), verdicts: Vec::new(), by_tool }
+        Self::of_flags(flags)
     }
 
     /// Admits `more` tools as well.
     pub(crate) fn with(&self, more: impl Iterator<Item = ToolId>) -> Self {
         let mut admitted = self.admitted.clone();
         more.for_each(|tool| admitted[tool.index()] = true);
+        Self::of_flags(admitted)
+    }
+
+    /// Admits tools without a reason for any.
+    fn of_flags(admitted: Vec<bool>) -> Self {
         let total = admitted.iter().filter(|admitted| !**admitted).count();
         let (counts, by_tool) = (BTreeMap::new(), BTreeMap::new());
         Self { admitted, total, counts, group: Arc::new([]), verdicts: Vec::new(), by_tool }

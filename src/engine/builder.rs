@@ -177,15 +177,12 @@ impl EngineBuilder {
         let deadline = optional.as_ref().map(|optional| optional.deadline);
         let cache_dir = self.cache_dir.clone();
         let of_examples = ExampleConfig { cache_dir: cache_dir.clone(), progress: self.progress.clone(), deadline };
-        let (own_cache_dir, progress) = (self.cache_dir, self.progress);
-        let config = IndexConfig { embedders, optional, cache_dir: own_cache_dir, progress, before: None };
+        let (progress, before) = (self.progress, None);
+        let config = IndexConfig { embedders, optional, cache_dir: self.cache_dir, progress, before };
         let mut index = Index::build(self.catalog, config)?;
         let skills = self.skills.map(|skills| {
-            SkillIndex::build(
-                skills.into_iter().map(Arc::new).collect(),
-                &index,
-                IndexConfig { cache_dir, ..index.same_models(deadline) },
-            )
+            let given = skills.into_iter().map(Arc::new).collect();
+            SkillIndex::build(given, &index, IndexConfig { cache_dir, ..index.same_models(deadline) })
         });
         let skills = skills.transpose()?;
         // Tools and skills are ranked beside each other, and so by the same models.

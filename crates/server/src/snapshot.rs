@@ -107,7 +107,10 @@ impl Snapshot {
         let definitions = translation.tools.as_array().into_iter().flatten().filter_map(definition).collect();
         let known = |id: &String| catalog.find(id).is_some();
         let held = held.into_iter().filter(known).collect();
-        let engine = before.map_or_else(|| Engine::new(catalog.clone()), |before| before.with_catalog(catalog.clone()));
+        let engine = match before {
+            Some(before) => before.with_catalog(catalog),
+            None => Engine::new(catalog),
+        };
         let engine = engine.map_err(|error| error.to_string())?;
         Ok(Self { settings, engine, names, definitions, translation, held, approvals, views: Mutex::default() })
     }
