@@ -7,3 +7,4 @@ scripts/fetch-models.sh
 scripts/fetch-servers.sh
 scripts/fetch-browser.sh
 cargo test --release
+scripts/test-python.sh

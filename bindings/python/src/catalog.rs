@@ -36,7 +36,8 @@ impl Reading<'_, '_> {
         let aliases = self.aliases.map(|aliases| match aliases.cast::<PyMapping>() {
             Ok(mapping) => {
                 let bytes = convert::value(mapping, "aliases")?.to_string().into_bytes();
-                OperatorAliases::from_slice(&bytes, "aliases").map_err(|error| errors::argument(py, "aliases", errors::whole(&error)))
+                OperatorAliases::from_slice(&bytes, "aliases")
+                    .map_err(|error| errors::argument(py, "aliases", errors::whole(&error)))
             }
             Err(_) => OperatorAliases::open(convert::path(aliases, "aliases")?)
                 .map_err(|error| errors::argument(py, "aliases", errors::whole(&error))),
@@ -44,7 +45,13 @@ impl Reading<'_, '_> {
         let conflicts = match &*convert::string(self.conflicts, "conflicts")? {
             "strict" => Conflicts::Strict,
             "warn" => Conflicts::Warn,
-            other => return Err(errors::argument(py, "conflicts", format_args!("{other:?} is neither \"strict\" nor \"warn\""))),
+            other => {
+                return Err(errors::argument(
+                    py,
+                    "conflicts",
+                    format_args!("{other:?} is neither \"strict\" nor \"warn\""),
+                ));
+            }
         };
         let untrusted = self.untrusted_sources.map(|given| convert::strings(given, "untrusted_sources")).transpose()?;
         Ok(CatalogOptions {
@@ -58,10 +65,7 @@ impl Reading<'_, '_> {
 }
 
 /// Makes a catalog without Python's lock.
-fn read(
-    py: Python<'_>,
-    work: impl FnOnce() -> Result<picktools::Catalog, CatalogError> + Send,
-) -> PyResult<Catalog> {
+fn read(py: Python<'_>, work: impl FnOnce() -> Result<picktools::Catalog, CatalogError> + Send) -> PyResult<Catalog> {
     let pool = work::pool()?;
     let catalog = py.detach(|| pool.install(work));
     catalog.map(Catalog).map_err(|error| errors::catalog(py, errors::whole(&error)))
@@ -108,7 +112,8 @@ impl Catalog {
     ) -> PyResult<Self> {
         let strict = PyString::new(py, "strict").into_any();
         let is_plain = source.is_none() && untrusted_sources.is_none() && aliases.is_none() && conflicts.is_none();
-        let options = Reading { source, untrusted_sources, aliases, conflicts: conflicts.unwrap_or(&strict) }.options()?;
+        let options =
+            Reading { source, untrusted_sources, aliases, conflicts: conflicts.unwrap_or(&strict) }.options()?;
         let paths = paths.iter().map(|path| convert::path(&path, "paths")).collect::<PyResult<Vec<_>>>()?;
         if paths.is_empty() {
             return Err(errors::argument(py, "paths", "name at least one file or folder"));
@@ -139,7 +144,8 @@ impl Catalog {
         conflicts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let strict = PyString::new(tools.py(), "strict").into_any();
-        let options = Reading { source, untrusted_sources, aliases, conflicts: conflicts.unwrap_or(&strict) }.options()?;
+        let options =
+            Reading { source, untrusted_sources, aliases, conflicts: conflicts.unwrap_or(&strict) }.options()?;
         let bytes = bytes_of(tools, "tools")?;
         read(tools.py(), || options.read(&bytes, "tools"))
     }
@@ -156,13 +162,14 @@ impl Catalog {
         conflicts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let warn = PyString::new(tools.py(), "warn").into_any();
-        let options = Reading { source, untrusted_sources, aliases, conflicts: conflicts.unwrap_or(&warn) }.options()?;
+        let options =
+            Reading { source, untrusted_sources, aliases, conflicts: conflicts.unwrap_or(&warn) }.options()?;
         let listed = match tools.getattr("tools") {
             Ok(listed) => listed,
             Err(_) => match tools.cast::<PyMapping>() {
-                Ok(result) => result.get_item("tools").map_err(|_| {
-                    errors::argument(tools.py(), "tools", "the result has no member \"tools\"")
-                })?,
+                Ok(result) => result
+                    .get_item("tools")
+                    .map_err(|_| errors::argument(tools.py(), "tools", "the result has no member \"tools\""))?,
                 Err(_) => tools.clone(),
             },
         };
@@ -185,11 +192,16 @@ impl Catalog {
     ) -> PyResult<Self> {
         let py = document.py();
         let strict = PyString::new(py, "strict").into_any();
-        let options = Reading { source, untrusted_sources, aliases, conflicts: conflicts.unwrap_or(&strict) }.options()?;
+        let options =
+            Reading { source, untrusted_sources, aliases, conflicts: conflicts.unwrap_or(&strict) }.options()?;
         if document.cast::<PyMapping>().is_ok() {
             let value = convert::value(document, "document")?;
             if !openapi::is_document(&value) {
-                return Err(errors::argument(py, "document", "it is no OpenAPI document: it has no member \"openapi\" or \"swagger\""));
+                return Err(errors::argument(
+                    py,
+                    "document",
+                    "it is no OpenAPI document: it has no member \"openapi\" or \"swagger\"",
+                ));
             }
             let bytes = value.to_string().into_bytes();
             return read(py, || options.read(&bytes, "document"));

@@ -23,7 +23,8 @@ fn read(given: &Bound<'_, PyAny>, place: &str, depth: usize) -> PyResult<Value> 
     let py = given.py();
     if depth > MAX_DEPTH {
         let message = format!("it is nested more than {MAX_DEPTH} deep, or contains itself");
-        return Err(errors::argument(py, place.split(['[', '.']).next().unwrap_or(place), message));
+        let shown: String = place.chars().take(80).collect();
+        return Err(errors::argument(py, &shown, message));
     }
     if given.is_none() {
         Ok(Value::Null)
@@ -66,7 +67,7 @@ fn object(given: &Bound<'_, PyAny>, place: &str, depth: usize) -> PyResult<Map<S
     for item in given.call_method0("items")?.try_iter()? {
         let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item?.extract()?;
         let Ok(name) = key.cast::<PyString>() else {
-            return Err(errors::of_type(&key, &format!("a key of {place}"), "text"));
+            return Err(errors::of_type(&key, &format!("{place}.keys()"), "text"));
         };
         let name = text(name, place)?;
         let value = read(&value, &format!("{place}.{name}"), depth + 1)?;
@@ -82,7 +83,9 @@ fn refused(given: &Bound<'_, PyAny>, place: &str, message: &str) -> PyErr {
 /// Reads text, which must be valid Unicode: half of a pair of surrogates is not.
 fn text(given: &Bound<'_, PyString>, place: &str) -> PyResult<String> {
     let text = given.to_cow().map(std::borrow::Cow::into_owned);
-    text.map_err(|_| errors::argument(given.py(), place, "the text has a lone surrogate; decode it with errors=\"replace\""))
+    text.map_err(|_| {
+        errors::argument(given.py(), place, "the text has a lone surrogate; decode it with errors=\"replace\"")
+    })
 }
 
 /// Reads text.

@@ -80,9 +80,8 @@ pub(crate) fn options(
     let read = |members: Map<String, Value>| serde_json::from_value::<PickOptions>(Value::Object(members));
     read(members.clone()).map_err(|error| {
         // Of several, the one that is at fault.
-        let alone = members.into_iter().find(|(name, value)| {
-            read(Map::from_iter([(name.clone(), value.clone())])).is_err()
-        });
+        let alone =
+            members.into_iter().find(|(name, value)| read(Map::from_iter([(name.clone(), value.clone())])).is_err());
         let name = alone.map_or_else(|| "options".to_owned(), |(name, _)| name);
         errors::argument(py, if name == "max_candidates" { "k" } else { &name }, error)
     })
@@ -158,7 +157,9 @@ fn examples(given: &Bound<'_, PyAny>) -> PyResult<Examples> {
         return opened.map_err(|error| errors::argument(py, "examples", errors::whole(&error)));
     }
     let mut examples = Examples::default();
-    convert::pairs(given, "examples")?.into_iter().for_each(|(tool, request)| examples.push(Example::new(tool, request)));
+    convert::pairs(given, "examples")?
+        .into_iter()
+        .for_each(|(tool, request)| examples.push(Example::new(tool, request)));
     Ok(examples)
 }
 
@@ -245,7 +246,8 @@ impl Engine {
         }
         if let Some(folder) = skills {
             let found = SkillFolder::open(convert::path(folder, "skills")?);
-            builder = builder.skills(found.map_err(|error| errors::argument(py, "skills", errors::whole(&error)))?.skills);
+            builder =
+                builder.skills(found.map_err(|error| errors::argument(py, "skills", errors::whole(&error)))?.skills);
         }
         if let Some(given) = examples {
             builder = builder.examples(self::examples(given)?);
@@ -341,9 +343,8 @@ impl Engine {
         let options = self::options(py, k, access, options)?;
         self.usable(py, options.timeout.is_some())?;
         let pool = work::pool()?;
-        let picked: Result<Vec<_>, _> = py.detach(|| {
-            pool.install(|| queries.par_iter().map(|query| self.inner.pick(query, &options)).collect())
-        });
+        let picked: Result<Vec<_>, _> =
+            py.detach(|| pool.install(|| queries.par_iter().map(|query| self.inner.pick(query, &options)).collect()));
         Ok(picked.map_err(|error| errors::pick(py, &error))?.into_iter().map(Selection).collect())
     }
 
@@ -384,7 +385,9 @@ impl Engine {
         let translation = match translation.map(|given| (given, given.cast::<Translation>())) {
             None => None,
             Some((_, Ok(translation))) => Some(&translation.get().0),
-            Some((given, Err(_))) => return Err(errors::of_type(given, "translation", "a Translation, as translate gives")),
+            Some((given, Err(_))) => {
+                return Err(errors::of_type(given, "translation", "a Translation, as translate gives"));
+            }
         };
         validated(self.inner.catalog(), calls, translation, &access)
     }

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt::Display;
 
+use picktools::access::AccessError;
 use picktools::engine::IndexError;
 use picktools::options::PickError;
 use pyo3::prelude::*;
@@ -19,15 +20,20 @@ fn error(py: Python<'_>, kind: &str, message: &dyn Display, argument: Option<&st
     made.map_or_else(|error| error, PyErr::from_value)
 }
 
-/// An argument has a value that makes no sense.
-pub(crate) fn argument(py: Python<'_>, argument: &str, message: impl Display) -> PyErr {
-    error(py, "ArgumentError", &format_args!("{argument}: {message}"), Some(argument))
+/// What stands at this place of an argument makes no sense.
+pub(crate) fn argument(py: Python<'_>, place: &str, message: impl Display) -> PyErr {
+    error(py, "ArgumentError", &format_args!("{place}: {message}"), Some(argument_of(place)))
 }
 
-/// An argument is of another type than `wanted`.
-pub(crate) fn of_type(given: &Bound<'_, PyAny>, argument: &str, wanted: &str) -> PyErr {
-    let message = format!("{argument} is of the type {}; give {wanted}", type_name(given));
-    error(given.py(), "ArgumentTypeError", &message, Some(argument.split(['[', '.']).next().unwrap_or(argument)))
+/// What stands at this place of an argument is of another type than `wanted`.
+pub(crate) fn of_type(given: &Bound<'_, PyAny>, place: &str, wanted: &str) -> PyErr {
+    let message = format!("{place} is of the type {}; give {wanted}", type_name(given));
+    error(given.py(), "ArgumentTypeError", &message, Some(argument_of(place)))
+}
+
+/// The argument that a place such as `tools[3].name` is in.
+fn argument_of(place: &str) -> &str {
+    place.split(['[', '.']).next().unwrap_or(place)
 }
 
 /// What the type of a value is called.
@@ -54,7 +60,8 @@ pub(crate) fn model(py: Python<'_>, message: impl Display, cause: Option<PyErr>)
 
 /// The process forked after something was made that does not survive it.
 pub(crate) fn forked(py: Python<'_>, what: &str) -> PyErr {
-    let message = format!("{what} was made before the process forked and cannot be used in the child; make an engine there");
+    let message =
+        format!("{what} was made before the process forked and cannot be used in the child; make an engine there");
     error(py, "ForkedError", &message, None)
 }
 
@@ -88,6 +95,9 @@ pub(crate) fn pick(py: Python<'_>, error: &PickError) -> PyErr {
         PickError::InvalidOption { option, .. } | PickError::AmbiguousTool { option, .. } => {
             let argument = if *option == "max_candidates" { "k" } else { option };
             self::argument(py, argument, error)
+        }
+        PickError::Access(AccessError::UnknownTool { field: field @ ("always_include" | "in_use"), .. }) => {
+            argument(py, field, error)
         }
         PickError::Access(_) => argument(py, "access", error),
         PickError::NoEmbedder { .. } => argument(py, "mode", error),

@@ -70,7 +70,8 @@ pub(crate) fn evaluate<'py>(
         let mut run = Run::default();
         for (id, query) in &asked {
             let selection = engine.inner.pick(query, &options)?;
-            let new = selection.picks.iter().filter(|pick| pick.provenance.in_use.is_none()).take(options.max_candidates);
+            let new =
+                selection.picks.iter().filter(|pick| pick.provenance.in_use.is_none()).take(options.max_candidates);
             let ranking = new.map(|pick| RunEntry { tool: pick.tool.id.clone(), score: f64::from(pick.score) });
             run.insert(id, ranking.collect());
         }

@@ -18,7 +18,10 @@ pub(crate) enum Given {
     Static,
     None,
     /// The embedder, and whether it is the tuned model, whose threads do not survive a fork.
-    Model { embedder: Arc<Stoppable>, is_tuned: bool },
+    Model {
+        embedder: Arc<Stoppable>,
+        is_tuned: bool,
+    },
 }
 
 impl Given {
@@ -40,7 +43,8 @@ impl Given {
                     Ok(Self::Model { embedder, is_tuned: true })
                 }
                 other => {
-                    let message = format!("{other:?} is no model; give \"static\", \"tuned\", None, or something that embeds");
+                    let message =
+                        format!("{other:?} is no model; give \"static\", \"tuned\", None, or something that embeds");
                     Err(errors::argument(py, "model", message))
                 }
             };
@@ -144,7 +148,13 @@ impl OfPython {
         let encode = match model.getattr("encode") {
             Ok(encode) if encode.is_callable() => encode,
             _ if model.is_callable() => model.clone(),
-            _ => return Err(errors::of_type(model, "model", "\"static\", \"tuned\", None, a callable, or an object with encode")),
+            _ => {
+                return Err(errors::of_type(
+                    model,
+                    "model",
+                    "\"static\", \"tuned\", None, a callable, or an object with encode",
+                ));
+            }
         };
         let (is_named, identity) = (name.is_some(), format!("python/{}", name.as_deref().unwrap_or("unnamed")));
         let mut model = Self { encode: encode.clone().unbind(), identity, is_named, dimensions: 0, watch };

@@ -32,11 +32,7 @@ pub(crate) fn pool() -> PyResult<Arc<ThreadPool>> {
 
 /// Runs long work on other threads, and meanwhile looks for signals: an interrupt raises `cancelled`, on which the work should
 /// end soon, and is raised itself once it has.
-pub(crate) fn long<T: Send>(
-    py: Python<'_>,
-    cancelled: &AtomicBool,
-    work: impl FnOnce() -> T + Send,
-) -> PyResult<T> {
+pub(crate) fn long<T: Send>(py: Python<'_>, cancelled: &AtomicBool, work: impl FnOnce() -> T + Send) -> PyResult<T> {
     let pool = pool()?;
     let (send, receive) = mpsc::channel();
     let (done, interrupt) = py.detach(move || {
@@ -48,7 +44,9 @@ pub(crate) fn long<T: Send>(
             });
             let mut interrupt = None;
             while let Err(mpsc::RecvTimeoutError::Timeout) = receive.recv_timeout(LOOKS) {
-                if interrupt.is_none() && let Err(error) = Python::attach(|py| py.check_signals()) {
+                if interrupt.is_none()
+                    && let Err(error) = Python::attach(|py| py.check_signals())
+                {
                     cancelled.store(true, Ordering::Relaxed);
                     interrupt = Some(error);
                 }

@@ -1,0 +1,32 @@
+"""What the tests share: the fixture catalog, and where things are."""
+
+import os
+import pathlib
+
+import picktools
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).parents[3]
+WORKPLACE = REPOSITORY / "fixtures" / "catalogs" / "workplace"
+
+
+@pytest.fixture(scope="session")
+def catalog() -> picktools.Catalog:
+    return picktools.Catalog.open(WORKPLACE)
+
+
+@pytest.fixture(scope="session")
+def engine(catalog: picktools.Catalog) -> picktools.Engine:
+    return picktools.Engine(catalog)
+
+
+@pytest.fixture(scope="session")
+def program() -> pathlib.Path:
+    """The program that was built beside these bindings."""
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
+    path = target / "release" / "picktools"
+    if not path.is_file():
+        if "CI" in os.environ:
+            pytest.fail(f"there is no program at {path}; build it with cargo build --release")
+        pytest.skip(f"there is no program at {path}")
+    return path
