@@ -111,6 +111,7 @@ def beside_the_program(program, sets):
 def threads(folder):
     engine = picktools.Engine(picktools.Catalog.open(folder / "tools.jsonl"))
     queries = [query["text"] for query in read(folder / "queries.jsonl")]
+    queries *= math.ceil(2_000 / len(queries))
 
     def rate(count):
         started = time.perf_counter()

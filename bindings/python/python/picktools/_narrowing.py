@@ -166,9 +166,8 @@ class Narrowing:
 
     def _picked(self, engine: Engine, query: Any, later: bool) -> list[str]:
         """The first message brings the best tools whatever their scores, a later one those that fit."""
-        access: Any = {"allow_unsafe": True} if self.access is None else self.access
         options = {"min_score": 0.02 if later else 0.0, **self.options}
-        selection = engine.pick(query, self.k, access=access, **options)
+        selection = engine.pick(query, self.k, access=self.access, **options)
         return [pick.tool.name for pick in (*selection.picks, *selection.required)]
 
     def _excluded(self, engine: Engine) -> frozenset[str]:
