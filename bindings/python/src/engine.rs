@@ -1,6 +1,7 @@
 //! The engine.
 
 use std::process;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use picktools::catalog::{ChangeError, Changes};
@@ -270,10 +271,12 @@ impl Engine {
         }
         let built = work::long(py, &watch.cancelled, || builder.build())?;
         let raised = watch.raised();
-        let inner = match built {
-            Ok(inner) => inner,
-            Err(error) => return Err(errors::index(py, &error, raised)),
-        };
+        if watch.cancelled.load(Ordering::Relaxed) {
+            let error = errors::argument(py, "on_progress", "it raised an exception");
+            error.set_cause(py, raised);
+            return Err(error);
+        }
+        let inner = built.map_err(|error| errors::index(py, &error, raised))?;
         let pid = process::id();
         let learned = Vec::new();
         Ok(Self { inner, watch, names: OnceLock::new(), given: given.unbind(), learned, is_tuned, pid })
@@ -486,7 +489,7 @@ impl Engine {
 impl Engine {
     /// What long work came to; after an interrupt the next may go on.
     fn settled<T>(&self, done: PyResult<T>) -> PyResult<T> {
-        self.watch.cancelled.store(false, std::sync::atomic::Ordering::Relaxed);
+        self.watch.cancelled.store(false, Ordering::Relaxed);
         done
     }
 }

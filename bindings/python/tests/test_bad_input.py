@@ -109,13 +109,14 @@ def test_a_model_that_fails_on_a_request_leaves_the_others_to_rank(catalog: pick
     assert selection[0].tool.id == "mail/send_email" and "out of order" in str(selection.degraded)
 
 
-def test_progress_that_raises_ends_the_build(catalog: picktools.Catalog) -> None:
+@pytest.mark.parametrize("model", ["static", lambda texts: [[1.0, float(len(text))] for text in texts]])
+def test_progress_that_raises_ends_the_build(catalog: picktools.Catalog, model: Any) -> None:
     def report(done: int, all: int) -> None:
         raise ValueError("no")
 
-    with pytest.raises(picktools.PicktoolsError) as told:
-        picktools.Engine(catalog, lambda texts: [[1.0, float(len(t))] for t in texts], on_progress=report)
-    assert isinstance(told.value.__cause__, ValueError)
+    with pytest.raises(picktools.ArgumentError) as told:
+        picktools.Engine(catalog, model, on_progress=report)
+    assert told.value.argument == "on_progress" and isinstance(told.value.__cause__, ValueError)
 
 
 OTHERS: list[tuple[str, Callable[[picktools.Engine], object], str | None]] = [

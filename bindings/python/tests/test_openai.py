@@ -210,6 +210,12 @@ def test_without_access_a_failure_loses_no_tools(provider: Provider, caplog: pyt
     assert [record.name for record in caplog.records].count("picktools") == 2
 
 
+def test_a_misspelt_option_is_told_access_or_not(provider: Provider) -> None:
+    with pytest.raises(picktools.ArgumentError, match="min_scor"):
+        ask(narrow(client(provider), k=K, min_scor=0.5), [user(FORECAST)])
+    assert provider.requests == []
+
+
 def test_no_tools_at_all_cannot_be_asked_for(provider: Provider) -> None:
     with pytest.raises(picktools.ArgumentError, match="at least one"):
         narrow(client(provider), k=0)

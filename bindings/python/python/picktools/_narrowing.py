@@ -117,7 +117,9 @@ class Narrowing:
         try:
             names = self._names(functions, query, forced, replay)
         except Exception as error:
-            if self.access is not None:
+            # What is misspelt once is wrong for each request.
+            is_misspelt = isinstance(error, ArgumentError) and error.argument in (*self.options, "model")
+            if self.access is not None or is_misspelt:
                 raise
             log.warning("all tools are sent, as none can be picked: %s", error)
             return [tool.value for tool in tools]
