@@ -88,6 +88,13 @@ def test_mypy_takes_the_right_and_refuses_the_wrong(tmp_path: pathlib.Path) -> N
     assert [line.split(":")[1] for line in wrong.splitlines() if ": error:" in line] == ["3", "4", "5", "6"], wrong
 
 
+def test_mypy_takes_the_package_itself(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("mypy")
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), "--package", "picktools"]
+    told = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert told.returncode == 0, told.stdout
+
+
 def test_pyright_takes_the_stubs_in_strict_mode(tmp_path: pathlib.Path) -> None:
     pyright = shutil.which("pyright")
     if pyright is None:
