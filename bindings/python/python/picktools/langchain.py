@@ -82,7 +82,7 @@ class ToolPicker(AgentMiddleware[ToolPickerState, Any, Any]):
         offered = [name for name in stay if name in {pick.tool.name for pick in still}]
         picked = engine.pick(query, self.k, access=access, **{"in_use": called, **self.options})
         offered += [tool.name for tool in picked.shown if tool.name not in offered]
-        shown: list[Any] = [tools[name] for name in offered] + [tool for tool in request.tools if isinstance(tool, dict)]
+        shown: list[Any] = [tools[n] for n in offered] + [each for each in request.tools if isinstance(each, dict)]
         return request.override(tools=shown), Command(update={"picktools_offered": offered})
 
 
