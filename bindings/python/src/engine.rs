@@ -310,7 +310,8 @@ impl Engine {
         let query = convert::query(query, "query")?;
         let options = self::options(py, k, access, options)?;
         self.usable(py, options.timeout.is_some())?;
-        let picked = py.detach(|| self.inner.pick(&query, &options));
+        // What was read is let go of there, too.
+        let picked = py.detach(move || self.inner.pick(&query, &options));
         picked.map(Selection).map_err(|error| errors::pick(py, &error))
     }
 

@@ -229,6 +229,8 @@ def test_a_forked_process_goes_on_or_is_told_why_not(engine: picktools.Engine, c
 def test_an_interrupt_ends_a_long_build() -> None:
     script = """
 import picktools, signal, threading, time, os
+# What is started in the background has its interrupts ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 tools = [{"name": f"t{n}", "description": f"Does {n}", "parameters": {}} for n in range(20000)]
 catalog = picktools.Catalog.from_tools(tools)
 def slow(texts):
