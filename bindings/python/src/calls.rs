@@ -93,10 +93,7 @@ impl Translation {
 
 /// What a call of a model came to.
 #[pyclass(frozen, module = "picktools")]
-pub(crate) struct Call {
-    outcome: Outcome,
-    tool: Option<Arc<picktools::Tool>>,
-}
+pub(crate) struct Call(Outcome);
 
 /// As the program writes it.
 #[derive(Serialize)]
@@ -111,7 +108,7 @@ impl Call {
     /// `ready` to be run, `needs_approval` by a person, or `refused`.
     #[getter]
     fn status(&self) -> &'static str {
-        match &self.outcome {
+        match &self.0 {
             Outcome::Fits(call) if matches!(**call, Hydrated::Ready(_)) => "ready",
             Outcome::Fits(_) => "needs_approval",
             Outcome::Refused { status, .. } => status,
@@ -121,7 +118,7 @@ impl Call {
     /// What its result is to be returned under.
     #[getter]
     fn id(&self) -> Option<&str> {
-        match &self.outcome {
+        match &self.0 {
             Outcome::Fits(call) => match &**call {
                 Hydrated::Ready(call) => call.id(),
                 Hydrated::NeedsApproval(_) => None,
@@ -133,7 +130,7 @@ impl Call {
     /// The name that was called.
     #[getter]
     fn name(&self) -> &str {
-        match &self.outcome {
+        match &self.0 {
             Outcome::Fits(call) => match &**call {
                 Hydrated::Ready(call) => &call.names().requested,
                 Hydrated::NeedsApproval(call) => &call.names().requested,
@@ -145,13 +142,20 @@ impl Call {
     /// The tool that is meant; None where the call is refused.
     #[getter]
     fn tool(&self) -> Option<Tool> {
-        self.tool.clone().map(Tool)
+        let tool = match &self.0 {
+            Outcome::Fits(call) => match &**call {
+                Hydrated::Ready(call) => call.tool(),
+                Hydrated::NeedsApproval(call) => call.tool(),
+            },
+            Outcome::Refused { .. } => return None,
+        };
+        Some(Tool(Arc::clone(tool)))
     }
 
     /// The arguments, which fit the tool's schema; None where the call is refused.
     #[getter]
     fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let arguments = match &self.outcome {
+        let arguments = match &self.0 {
             Outcome::Fits(call) => match &**call {
                 Hydrated::Ready(call) => Some(call.arguments()),
                 Hydrated::NeedsApproval(call) => Some(call.arguments()),
@@ -164,7 +168,7 @@ impl Call {
     /// Why the call is refused, written for the model.
     #[getter]
     fn message(&self) -> Option<&str> {
-        match &self.outcome {
+        match &self.0 {
             Outcome::Refused { message, .. } => Some(message),
             Outcome::Fits(_) => None,
         }
@@ -172,12 +176,12 @@ impl Call {
 
     /// All of it as JSON.
     fn to_json(&self) -> PyResult<String> {
-        convert::json(&self.outcome)
+        convert::json(&self.0)
     }
 
     /// All of it.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.outcome)
+        convert::object_of(py, &self.0)
     }
 
     fn __repr__(&self) -> String {
@@ -203,20 +207,13 @@ pub(crate) fn validated(
 }
 
 fn outcome(hydrator: &Hydrator, call: ToolCall) -> Call {
-    match hydrator.hydrate(&call) {
-        Ok(hydrated) => {
-            let tool = match &hydrated {
-                Hydrated::Ready(call) => Arc::clone(call.tool()),
-                Hydrated::NeedsApproval(call) => Arc::clone(call.tool()),
-            };
-            Call { outcome: Outcome::Fits(Box::new(hydrated)), tool: Some(tool) }
-        }
+    Call(match hydrator.hydrate(&call) {
+        Ok(hydrated) => Outcome::Fits(Box::new(hydrated)),
         Err(error) => {
             let message = error.to_string();
-            let outcome = Outcome::Refused { status: "refused", id: call.id, name: call.name, error, message };
-            Call { outcome, tool: None }
+            Outcome::Refused { status: "refused", id: call.id, name: call.name, error, message }
         }
-    }
+    })
 }
 
 /// Reads a list of calls, one call, or the whole answer of a provider.

@@ -27,12 +27,12 @@ struct Reading<'a, 'py> {
     source: Option<&'a Bound<'py, PyAny>>,
     untrusted_sources: Option<&'a Bound<'py, PyAny>>,
     aliases: Option<&'a Bound<'py, PyAny>>,
-    conflicts: &'a Bound<'py, PyAny>,
+    conflicts: Option<&'a Bound<'py, PyAny>>,
 }
 
 impl Reading<'_, '_> {
-    fn options(&self) -> PyResult<CatalogOptions> {
-        let py = self.conflicts.py();
+    /// Conflicts are met as `otherwise` says, where nothing else is asked for.
+    fn options(&self, py: Python<'_>, otherwise: Conflicts) -> PyResult<CatalogOptions> {
         let aliases = self.aliases.map(|aliases| match aliases.cast::<PyMapping>() {
             Ok(mapping) => {
                 let bytes = convert::value(mapping, "aliases")?.to_string().into_bytes();
@@ -42,15 +42,13 @@ impl Reading<'_, '_> {
             Err(_) => OperatorAliases::open(convert::path(aliases, "aliases")?)
                 .map_err(|error| errors::argument(py, "aliases", errors::whole(&error))),
         });
-        let conflicts = match &*convert::string(self.conflicts, "conflicts")? {
-            "strict" => Conflicts::Strict,
-            "warn" => Conflicts::Warn,
-            other => {
-                return Err(errors::argument(
-                    py,
-                    "conflicts",
-                    format_args!("{other:?} is neither \"strict\" nor \"warn\""),
-                ));
+        let conflicts = match self.conflicts.map(|given| convert::string(given, "conflicts")).transpose()?.as_deref() {
+            None => otherwise,
+            Some("strict") => Conflicts::Strict,
+            Some("warn") => Conflicts::Warn,
+            Some(other) => {
+                let message = format!("{other:?} is neither \"strict\" nor \"warn\"");
+                return Err(errors::argument(py, "conflicts", message));
             }
         };
         let untrusted = self.untrusted_sources.map(|given| convert::strings(given, "untrusted_sources")).transpose()?;
@@ -78,11 +76,7 @@ fn bytes_of(tools: &Bound<'_, PyAny>, argument: &str) -> PyResult<Vec<u8>> {
     }
     let value = match (tools.cast::<PyMapping>().is_ok() || tools.hasattr("model_dump")?, tools.cast::<PyList>()) {
         (true, _) | (_, Ok(_)) => convert::value(tools, argument)?,
-        (false, Err(_)) => {
-            let items = convert::items(tools, argument)?.enumerate();
-            let items = items.map(|(index, item)| convert::value(&item?, &format!("{argument}[{index}]")));
-            Value::Array(items.collect::<PyResult<_>>()?)
-        }
+        (false, Err(_)) => Value::Array(convert::values(tools, argument)?),
     };
     Ok(value.to_string().into_bytes())
 }
@@ -110,10 +104,8 @@ impl Catalog {
         aliases: Option<&Bound<'_, PyAny>>,
         conflicts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let strict = PyString::new(py, "strict").into_any();
         let is_plain = source.is_none() && untrusted_sources.is_none() && aliases.is_none() && conflicts.is_none();
-        let options =
-            Reading { source, untrusted_sources, aliases, conflicts: conflicts.unwrap_or(&strict) }.options()?;
+        let options = Reading { source, untrusted_sources, aliases, conflicts }.options(py, Conflicts::Strict)?;
         let paths = paths.iter().map(|path| convert::path(&path, "paths")).collect::<PyResult<Vec<_>>>()?;
         if paths.is_empty() {
             return Err(errors::argument(py, "paths", "name at least one file or folder"));
@@ -143,9 +135,8 @@ impl Catalog {
         aliases: Option<&Bound<'_, PyAny>>,
         conflicts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let strict = PyString::new(tools.py(), "strict").into_any();
         let options =
-            Reading { source, untrusted_sources, aliases, conflicts: conflicts.unwrap_or(&strict) }.options()?;
+            Reading { source, untrusted_sources, aliases, conflicts }.options(tools.py(), Conflicts::Strict)?;
         let bytes = bytes_of(tools, "tools")?;
         read(tools.py(), || options.read(&bytes, "tools"))
     }
@@ -161,9 +152,7 @@ impl Catalog {
         aliases: Option<&Bound<'_, PyAny>>,
         conflicts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let warn = PyString::new(tools.py(), "warn").into_any();
-        let options =
-            Reading { source, untrusted_sources, aliases, conflicts: conflicts.unwrap_or(&warn) }.options()?;
+        let options = Reading { source, untrusted_sources, aliases, conflicts }.options(tools.py(), Conflicts::Warn)?;
         let listed = match tools.getattr("tools") {
             Ok(listed) => listed,
             Err(_) => match tools.cast::<PyMapping>() {
@@ -173,9 +162,7 @@ impl Catalog {
                 Err(_) => tools.clone(),
             },
         };
-        let items = convert::items(&listed, "tools")?.enumerate();
-        let items = items.map(|(index, item)| convert::value(&item?, &format!("tools[{index}]")));
-        let items = items.collect::<PyResult<Vec<_>>>()?;
+        let items = convert::values(&listed, "tools")?;
         let file = CatalogFile::of_server(options.default_source.as_deref().unwrap_or("mcp"), &items);
         read(tools.py(), || options.read_files(&[file]))
     }
@@ -191,9 +178,7 @@ impl Catalog {
         conflicts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let py = document.py();
-        let strict = PyString::new(py, "strict").into_any();
-        let options =
-            Reading { source, untrusted_sources, aliases, conflicts: conflicts.unwrap_or(&strict) }.options()?;
+        let options = Reading { source, untrusted_sources, aliases, conflicts }.options(py, Conflicts::Strict)?;
         if document.cast::<PyMapping>().is_ok() {
             let value = convert::value(document, "document")?;
             if !openapi::is_document(&value) {
@@ -261,10 +246,10 @@ pub(crate) fn check<'py>(
     untrusted_sources: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = tools.py();
-    let strict = PyString::new(py, "strict").into_any();
-    let options = Reading { source: None, untrusted_sources, aliases: None, conflicts: &strict }.options()?;
+    let reading = Reading { source: None, untrusted_sources, aliases: None, conflicts: None };
+    let options = reading.options(py, Conflicts::Strict)?;
     let pool = work::pool()?;
-    let report = if tools.is_instance_of::<PyString>() || tools.hasattr("__fspath__")? {
+    let report = if convert::is_path(tools)? {
         let path = convert::path(tools, "tools")?;
         py.detach(|| pool.install(|| CheckReport::open(path, &options)))
     } else {

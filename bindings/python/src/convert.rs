@@ -101,6 +101,11 @@ pub(crate) fn strings(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Vec<Str
     items(given, place)?.enumerate().map(|(index, item)| string(&item?, &format!("{place}[{index}]"))).collect()
 }
 
+/// Reads values that are JSON in Python's types, as `value` does each.
+pub(crate) fn values(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Vec<Value>> {
+    items(given, place)?.enumerate().map(|(index, item)| value(&item?, &format!("{place}[{index}]"))).collect()
+}
+
 /// Goes through a list, or through anything else that is gone through but text and mappings.
 pub(crate) fn items<'py>(
     given: &Bound<'py, PyAny>,
@@ -111,6 +116,11 @@ pub(crate) fn items<'py>(
         Ok(items) if !is_one => Ok(items),
         _ => Err(errors::of_type(given, place, "a list")),
     }
+}
+
+/// Whether a path is given, where other things may be too.
+pub(crate) fn is_path(given: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(given.is_instance_of::<PyString>() || given.hasattr("__fspath__")?)
 }
 
 /// Reads a path: text, or what `os.fspath` makes text of.

@@ -153,7 +153,7 @@ impl Engine {
 
 fn examples(given: &Bound<'_, PyAny>) -> PyResult<Examples> {
     let py = given.py();
-    if given.is_instance_of::<PyString>() || given.hasattr("__fspath__")? {
+    if convert::is_path(given)? {
         let opened = Examples::open(convert::path(given, "examples")?);
         return opened.map_err(|error| errors::argument(py, "examples", errors::whole(&error)));
     }
@@ -166,7 +166,7 @@ fn examples(given: &Bound<'_, PyAny>) -> PyResult<Examples> {
 
 fn sequences(given: &Bound<'_, PyAny>) -> PyResult<Sequences> {
     let py = given.py();
-    if given.is_instance_of::<PyString>() || given.hasattr("__fspath__")? {
+    if convert::is_path(given)? {
         let opened = Sequences::open(convert::path(given, "sequences")?);
         return opened.map_err(|error| errors::argument(py, "sequences", errors::whole(&error)));
     }
