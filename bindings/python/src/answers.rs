@@ -1,5 +1,6 @@
 //! What a pick gives.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyIndexError;
@@ -11,67 +12,84 @@ use crate::tool::Tool;
 
 /// A picked tool, and why.
 #[pyclass(frozen, module = "picktools")]
-pub(crate) struct Pick(picktools::Pick);
+pub(crate) struct Pick {
+    of: Arc<picktools::Selection>,
+    /// Among the picks and, after them, what they require.
+    place: usize,
+}
+
+impl Pick {
+    fn pick(&self) -> &picktools::Pick {
+        let picks = &self.of.picks;
+        picks.get(self.place).unwrap_or_else(|| &self.of.required[self.place - picks.len()])
+    }
+}
 
 #[pymethods]
 impl Pick {
     /// The tool.
     #[getter]
     fn tool(&self) -> Tool {
-        Tool(Arc::clone(&self.0.tool))
+        Tool(Arc::clone(&self.pick().tool))
     }
 
     /// Relevance, 0 to 1.
     #[getter]
     fn score(&self) -> f32 {
-        self.0.score
+        self.pick().score
     }
 
     /// One sentence that says why.
     #[getter]
     fn reason(&self) -> &str {
-        &self.0.reason
+        &self.pick().reason
     }
 
     /// Where the score comes from.
     #[getter]
     fn provenance<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.0.provenance)
+        convert::object_of(py, &self.pick().provenance)
     }
 
     /// The ids of tools that are the same but for their source.
     #[getter]
     fn same_as(&self) -> Vec<String> {
-        self.0.same_as.clone()
+        self.pick().same_as.clone()
     }
 
     /// The tool with what a token budget leaves of it.
     #[getter]
     fn shown(&self) -> Tool {
-        Tool(self.0.shown())
+        Tool(self.pick().shown())
     }
 
     /// All of it as JSON.
     fn to_json(&self) -> PyResult<String> {
-        convert::json(&self.0)
+        convert::json(self.pick())
     }
 
     /// All of it.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.0)
+        convert::object_of(py, self.pick())
     }
 
     fn __repr__(&self) -> String {
-        format!("<Pick {:?} {:.2}>", self.0.tool.id, self.0.score)
+        format!("<Pick {:?} {:.2}>", self.pick().tool.id, self.pick().score)
     }
 }
 
 /// The outcome of a pick: a sequence of the picks, with what is to be told beside them.
 #[pyclass(frozen, module = "picktools", sequence)]
-pub(crate) struct Selection(pub(crate) picktools::Selection);
+pub(crate) struct Selection(pub(crate) Arc<picktools::Selection>);
 
-fn picks(of: &[picktools::Pick]) -> Vec<Pick> {
-    of.iter().cloned().map(Pick).collect()
+impl Selection {
+    pub(crate) fn new(selection: picktools::Selection) -> Self {
+        Self(Arc::new(selection))
+    }
+
+    fn at(&self, places: Range<usize>) -> Vec<Pick> {
+        places.map(|place| Pick { of: Arc::clone(&self.0), place }).collect()
+    }
 }
 
 #[pymethods]
@@ -79,13 +97,14 @@ impl Selection {
     /// The picked tools, best first.
     #[getter]
     fn picks(&self) -> Vec<Pick> {
-        picks(&self.0.picks)
+        self.at(0..self.0.picks.len())
     }
 
     /// What the picks require and is not among them.
     #[getter]
     fn required(&self) -> Vec<Pick> {
-        picks(&self.0.required)
+        let first = self.0.picks.len();
+        self.at(first..first + self.0.required.len())
     }
 
     /// The tools that a model is to be shown: the picks and what they require, as far as a token budget goes.
@@ -191,12 +210,12 @@ impl Selection {
     /// All of it as JSON, as the program writes it with `--json` where it is to be pretty.
     #[pyo3(signature = (*, pretty = false))]
     fn to_json(&self, pretty: bool) -> PyResult<String> {
-        if pretty { convert::pretty(&self.0) } else { convert::json(&self.0) }
+        if pretty { convert::pretty(&*self.0) } else { convert::json(&*self.0) }
     }
 
     /// All of it.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.0)
+        convert::object_of(py, &*self.0)
     }
 
     /// A table for notebooks.
@@ -225,8 +244,9 @@ impl Selection {
 
     fn __getitem__(&self, index: isize) -> PyResult<Pick> {
         let from = if index < 0 { index + self.0.picks.len().cast_signed() } else { index };
-        let pick = usize::try_from(from).ok().and_then(|index| self.0.picks.get(index));
-        pick.cloned().map(Pick).ok_or_else(|| PyIndexError::new_err(format!("there is no pick {index}")))
+        let place = usize::try_from(from).ok().filter(|&place| place < self.0.picks.len());
+        let pick = place.map(|place| Pick { of: Arc::clone(&self.0), place });
+        pick.ok_or_else(|| PyIndexError::new_err(format!("there is no pick {index}")))
     }
 }
 

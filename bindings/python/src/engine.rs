@@ -312,7 +312,7 @@ impl Engine {
         self.usable(py, options.timeout.is_some())?;
         // What was read is let go of there, too.
         let picked = py.detach(move || self.inner.pick(&query, &options));
-        picked.map(Selection).map_err(|error| errors::pick(py, &error))
+        picked.map(Selection::new).map_err(|error| errors::pick(py, &error))
     }
 
     /// As `pick`, on another thread, to be awaited.
@@ -349,7 +349,7 @@ impl Engine {
         let pool = work::pool()?;
         let picked: Result<Vec<_>, _> =
             py.detach(|| pool.install(|| queries.par_iter().map(|query| self.inner.pick(query, &options)).collect()));
-        Ok(picked.map_err(|error| errors::pick(py, &error))?.into_iter().map(Selection).collect())
+        Ok(picked.map_err(|error| errors::pick(py, &error))?.into_iter().map(Selection::new).collect())
     }
 
     /// Tells which tool a name means: `{"name", "tool", "via", "deprecated"}`, or `candidates`, or `suggestions`.
