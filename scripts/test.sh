@@ -5,6 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/fetch-models.sh
 scripts/fetch-servers.sh
+scripts/fetch-store.sh
 scripts/fetch-browser.sh
 cargo test --release
 scripts/test-python.sh
