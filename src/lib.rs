@@ -41,7 +41,7 @@ mod http;
 mod json;
 mod repair;
 mod schema;
-pub mod store;
+pub mod disk;
 pub mod saved;
 pub mod import;
 pub mod catalog;

@@ -68,7 +68,7 @@ use std::time::Duration;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::store::{Staged, TEMPORARY_EXTENSION};
+use crate::disk::{Staged, TEMPORARY_EXTENSION};
 
 /// Version of the segment layout; a change leaves older folders unread.
 const FORMAT_VERSION: u32 = 1;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::EvalError;
 use crate::excerpt::cut;
-use crate::store::{self, StoreError};
+use crate::disk::{self, DiskError};
 
 /// The most characters of a file's own text that an error quotes.
 const EXCERPT_CHARS: usize = 80;
@@ -79,15 +79,15 @@ pub(super) fn check_written_id(id: &str, column: &'static str) -> Result<(), Eva
 
 /// Replaces `path` with `bytes`, wholly or not at all.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), EvalError> {
-    store::write(path, bytes).map_err(unwritable)
+    disk::write(path, bytes).map_err(unwritable)
 }
 
 /// Fails where [`write_atomically`] would, so that a long evaluation is not for nothing.
 pub fn check_writable(path: &Path) -> Result<(), EvalError> {
-    store::check_writable(path).map_err(unwritable)
+    disk::check_writable(path).map_err(unwritable)
 }
 
-fn unwritable(StoreError { path, source }: StoreError) -> EvalError {
+fn unwritable(DiskError { path, source }: DiskError) -> EvalError {
     EvalError::Write { path, source }
 }
 

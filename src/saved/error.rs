@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::FORMAT_VERSION;
-use crate::store::StoreError;
+use crate::disk::DiskError;
 
 /// A saved index that cannot be read or written. Whatever it is of, building the index again helps.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +58,7 @@ pub enum SavedError {
     },
     /// The file cannot be written; what was there before still is.
     #[error("cannot save the index; what was saved before is as it was")]
-    Write(#[from] StoreError),
+    Write(#[from] DiskError),
     /// What is to be saved is too large for the format.
     #[error("the index cannot be saved: {what} is too large for its format")]
     TooLarge {

@@ -12,7 +12,7 @@ use super::{
     FILE_NAME, FORMAT_VERSION, Header, LOCK_NAME, MAGIC, MAX_HEADER, Number, SavedError, SavedModel, Section,
     checksum_text, index_path,
 };
-use crate::store::{Staged, StoreError};
+use crate::disk::{Staged, DiskError};
 
 /// How many numbers are turned around together, where this processor puts the high byte first.
 const SWAPPED: usize = 4096;
@@ -32,7 +32,7 @@ impl Writer {
     /// Makes the folder where it is not there, locks it, and begins a file.
     pub(crate) fn begin(folder: &Path) -> Result<Self, SavedError> {
         let path = index_path(folder);
-        let failed = |source| SavedError::Write(StoreError { path: folder.to_owned(), source });
+        let failed = |source| SavedError::Write(DiskError { path: folder.to_owned(), source });
         fs::create_dir_all(folder).map_err(failed)?;
         let lock = File::options().create(true).write(true).truncate(false).open(folder.join(LOCK_NAME));
         let lock = lock.map_err(failed)?;
@@ -110,7 +110,7 @@ impl Writer {
         }
         let staged = self.file.into_inner().map_err(|error| {
             let source = error.into_error();
-            SavedError::Write(StoreError { path: self.path.clone(), source })
+            SavedError::Write(DiskError { path: self.path.clone(), source })
         })?;
         Ok(staged.place(FILE_NAME)?)
     }
@@ -121,7 +121,7 @@ impl Writer {
     }
 
     fn failed(&self, source: io::Error) -> SavedError {
-        SavedError::Write(StoreError { path: self.path.clone(), source })
+        SavedError::Write(DiskError { path: self.path.clone(), source })
     }
 }
 

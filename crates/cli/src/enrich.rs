@@ -16,7 +16,7 @@ use super::reading::CatalogArgs;
 use super::{heading, output};
 use picktools::enrich::{DEFAULT_REQUESTS, EnrichError, Enricher, MAX_REQUESTS};
 use picktools::examples::{Example, Examples};
-use picktools::{Tool, store};
+use picktools::{Tool, disk};
 
 /// How many tools are asked for at once.
 const AT_ONCE: usize = 4;
@@ -50,7 +50,7 @@ impl EnrichCommand {
         }
         let Llm { client, model, extra, timeout } = self.llm.open("writes examples")?;
         let enricher = Enricher::new(client, &model)?.requests(self.requests).extra(extra).timeout(timeout);
-        store::check_writable(&self.out)?;
+        disk::check_writable(&self.out)?;
         let before = if self.out.exists() { Examples::open(&self.out)? } else { Examples::default() };
         let catalog = self.catalog.open()?;
         let (asked, kept, untrusted) = to_ask(&enricher, catalog.tools(), &before);
@@ -105,7 +105,7 @@ impl File {
             |example: &Example| example.synthetic && example.digest.is_some() && answered.contains(&*example.tool);
         let mut whole = Examples::default();
         whole.extend(self.before.iter().filter(|example| !is_replaced(example)).chain(new()).cloned());
-        Ok(store::write(&self.path, whole.to_json_lines().as_bytes())?)
+        Ok(disk::write(&self.path, whole.to_json_lines().as_bytes())?)
     }
 }
 

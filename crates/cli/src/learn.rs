@@ -11,7 +11,7 @@ use picktools::examples::{Examples, Vocabulary};
 use picktools::excerpt;
 use picktools::learn::{self, Served};
 use picktools::names::{NameTable, Resolution};
-use picktools::{Catalog, store};
+use picktools::{Catalog, disk};
 
 #[derive(Args)]
 pub(super) struct LearnCommand {
@@ -36,7 +36,7 @@ pub(super) struct LearnCommand {
 impl LearnCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
         if let Some(path) = &self.out {
-            store::check_writable(path)?;
+            disk::check_writable(path)?;
         }
         let catalog = if self.catalog.is_empty() { None } else { Some(self.reading.open(&self.catalog)?) };
         let names = catalog.as_ref().map(NameTable::new);
@@ -67,7 +67,7 @@ impl LearnCommand {
         }
         let text = examples.to_json_lines();
         match &self.out {
-            Some(path) => store::write(path, text.as_bytes())?,
+            Some(path) => disk::write(path, text.as_bytes())?,
             None if text.is_empty() => {}
             None => output::verbatim(text.trim_end())?,
         }

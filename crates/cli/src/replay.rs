@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use comfy_table::{Table, presets};
-use picktools::store;
+use picktools::disk;
 use picktools_server::Settings;
 use picktools_server::audit::{self, Verified};
 use serde::Serialize;
@@ -77,7 +77,7 @@ struct ServedCounts {
 impl ReplayCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         for path in [&self.queries, &self.qrels, &self.sequences].into_iter().flatten() {
-            store::check_writable(path)?;
+            disk::check_writable(path)?;
         }
         let verified = self.look_through()?;
         let is_whole = verified.broken.is_empty();
@@ -140,11 +140,11 @@ impl ReplayCommand {
         })?;
         let served = served.end();
         if let (Some(queries), Some(qrels)) = (&self.queries, &self.qrels) {
-            store::write(queries, served.queries()?.as_bytes())?;
+            disk::write(queries, served.queries()?.as_bytes())?;
             served.qrels().write_trec(qrels)?;
         }
         if let Some(path) = &self.sequences {
-            store::write(path, served.sequences()?.as_bytes())?;
+            disk::write(path, served.sequences()?.as_bytes())?;
         }
         Ok(ServedCounts { requests: served.requests.len(), tasks: served.tasks.len() })
     }

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use picktools::store;
+use picktools::disk;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -138,11 +138,11 @@ impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T
 }
 
 /// Writes a file that its owner alone can read.
-pub(crate) fn write_for_owner(path: &Path, text: &[u8]) -> Result<(), store::StoreError> {
+pub(crate) fn write_for_owner(path: &Path, text: &[u8]) -> Result<(), disk::DiskError> {
     #[cfg(unix)]
-    return store::write_as(path, text, std::os::unix::fs::PermissionsExt::from_mode(0o600));
+    return disk::write_as(path, text, std::os::unix::fs::PermissionsExt::from_mode(0o600));
     #[cfg(not(unix))]
-    return store::write(path, text);
+    return disk::write(path, text);
 }
 
 #[cfg(test)]

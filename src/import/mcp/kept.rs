@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{Server, Way};
-use crate::store;
+use crate::disk;
 
 /// The version of the files.
 const VERSION: u32 = 1;
@@ -55,7 +55,7 @@ impl KeptTools {
         let kept = Kept { version: VERSION, taken, digest: digest(tools), tools: tools.to_vec() };
         let written = std::fs::create_dir_all(&self.folder).is_ok();
         if let (true, Ok(bytes)) = (written, serde_json::to_vec(&kept)) {
-            drop(store::write(&self.place(server), &bytes));
+            drop(disk::write(&self.place(server), &bytes));
         }
     }
 

@@ -47,7 +47,7 @@ impl McpCommand {
         let catalog = read(&answers.files)?;
         let lines = lines(&catalog, &filter)?;
         match &self.output {
-            Some(path) => store::write(path, lines.as_bytes()).with_context(|| format!("{}", path.display()))?,
+            Some(path) => disk::write(path, lines.as_bytes()).with_context(|| format!("{}", path.display()))?,
             None => lines.lines().try_for_each(output::verbatim)?,
         }
         let missing: Vec<String> =

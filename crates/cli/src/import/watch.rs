@@ -100,7 +100,7 @@ async fn write(
         }
         let text = lines(&followed)?;
         if written.as_ref() != Some(&text) {
-            picktools::store::write(path, text.as_bytes()).with_context(|| format!("{}", path.display()))?;
+            picktools::disk::write(path, text.as_bytes()).with_context(|| format!("{}", path.display()))?;
             output::note(format!("{} tools written to {}", text.lines().count(), path.display()));
             written = Some(text);
         }

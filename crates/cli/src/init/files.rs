@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
-use picktools::store;
+use picktools::disk;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -94,7 +94,7 @@ impl ClientFile {
             Ok(there) if there.is_file() && holds(&path, &self.text) => return Ok(path),
             _ => bail!("{} is there already; try again in a second", path.display()),
         }
-        store::write_as(&path, self.text.as_bytes(), self.permissions.clone())?;
+        disk::write_as(&path, self.text.as_bytes(), self.permissions.clone())?;
         Ok(path)
     }
 
@@ -119,7 +119,7 @@ impl ClientFile {
     /// Replaces the file, unless it is no longer what was read.
     pub(super) fn replace(&self, text: &str) -> anyhow::Result<()> {
         ensure!(holds(&self.path, &self.text), "it was changed in the meantime; run it again");
-        store::write_as(&self.path, text.as_bytes(), self.permissions.clone())?;
+        disk::write_as(&self.path, text.as_bytes(), self.permissions.clone())?;
         Ok(())
     }
 
@@ -151,9 +151,9 @@ pub(super) fn write_upstreams(place: &Place, file: &ClientFile, upstreams: &str,
         Scope::User => owner_only(&file.permissions),
         Scope::Project => file.permissions.clone(),
     };
-    store::write_as(&place.upstreams, upstreams.as_bytes(), permissions.clone())?;
+    disk::write_as(&place.upstreams, upstreams.as_bytes(), permissions.clone())?;
     let record = serde_json::to_vec(&Record { sha256: digest(edited) })?;
-    store::write_as(&place.record, &record, permissions)?;
+    disk::write_as(&place.record, &record, permissions)?;
     Ok(())
 }
 

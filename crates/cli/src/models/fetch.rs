@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 
 use picktools::embed::EmbedError;
-use picktools::store::Staged;
+use picktools::disk::Staged;
 
 const CHECK_SOURCE: &str = "name another URL or file with --from";
 

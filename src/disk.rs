@@ -6,11 +6,11 @@
 //!
 //! ```
 //! use std::io::Write;
-//! use picktools::store::{self, Staged};
+//! use picktools::disk::{self, Staged};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let folder = folder.path();
-//! store::write(&folder.join("run.trec"), b"whole, or not at all")?;
+//! disk::write(&folder.join("run.trec"), b"whole, or not at all")?;
 //!
 //! // A name, or a decision, that depends on what was written:
 //! let mut file = Staged::in_folder(folder)?;
@@ -42,7 +42,7 @@ const OWNER_ONLY: u32 = 0o600;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}", path.display())]
 #[non_exhaustive]
-pub struct StoreError {
+pub struct DiskError {
     /// The file, or the folder where the file has no name yet.
     pub path: PathBuf,
     /// What the operating system said.
@@ -62,18 +62,18 @@ impl Staged {
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the folder cannot be written to.
-    pub fn in_folder(folder: impl Into<PathBuf>) -> Result<Self, StoreError> {
+    /// [`DiskError`] when the folder cannot be written to.
+    pub fn in_folder(folder: impl Into<PathBuf>) -> Result<Self, DiskError> {
         Self::with_mode(folder.into(), AS_ANY_NEW, &mut tempfile::Builder::new())
     }
 
     /// Creates the temporary file that is to take the place of `name` in `folder`, for whoever holds a lock on it: one that a writer
     /// left behind that died is removed.
-    pub(crate) fn alone(folder: &Path, name: &str) -> Result<Self, StoreError> {
+    pub(crate) fn alone(folder: &Path, name: &str) -> Result<Self, DiskError> {
         let prefix = format!(".{name}");
         let path = folder.join(format!("{prefix}{TEMPORARY_SUFFIX}"));
         match fs::remove_file(&path) {
-            Err(source) if source.kind() != ErrorKind::NotFound => Err(StoreError { path, source }),
+            Err(source) if source.kind() != ErrorKind::NotFound => Err(DiskError { path, source }),
             _ => {
                 let mut builder = tempfile::Builder::new();
                 Self::with_mode(folder.to_owned(), AS_ANY_NEW, builder.prefix(&prefix).rand_bytes(0))
@@ -86,7 +86,7 @@ impl Staged {
         mut folder: PathBuf,
         mode: u32,
         builder: &mut tempfile::Builder<'n, 'n>,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self, DiskError> {
         if folder.as_os_str().is_empty() {
             // What the parent of a bare file name is.
             folder.push(".");
@@ -96,7 +96,7 @@ impl Staged {
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
         match builder.tempfile_in(&folder) {
             Ok(file) => Ok(Self { file, digest: Sha256::new(), folder }),
-            Err(source) => Err(StoreError { path: folder, source }),
+            Err(source) => Err(DiskError { path: folder, source }),
         }
     }
 
@@ -110,16 +110,16 @@ impl Staged {
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the disk refuses the bytes or the name, or `name` is not that of a file. Where the rename
+    /// [`DiskError`] when the disk refuses the bytes or the name, or `name` is not that of a file. Where the rename
     /// succeeds and the folder cannot be synchronised, the file is in its place and a crash may undo that.
-    pub fn place(self, name: impl AsRef<Path>) -> Result<(), StoreError> {
+    pub fn place(self, name: impl AsRef<Path>) -> Result<(), DiskError> {
         let path = self.folder.join(name.as_ref());
         let placed = if path.parent() == Some(self.folder.as_path()) && path.file_name().is_some() {
             self.persist(&path)
         } else {
             Err(ErrorKind::InvalidFilename.into())
         };
-        placed.map_err(|source| StoreError { path, source })
+        placed.map_err(|source| DiskError { path, source })
     }
 
     fn persist(self, path: &Path) -> io::Result<()> {
@@ -146,10 +146,10 @@ impl Write for Staged {
 ///
 /// # Errors
 ///
-/// [`StoreError`] when the file cannot be written, as where its folder is missing.
-pub fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+/// [`DiskError`] when the file cannot be written, as where its folder is missing.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
     let (mut file, name) = beside(path, AS_ANY_NEW)?;
-    file.write_all(bytes).map_err(|source| StoreError { path: path.to_owned(), source })?;
+    file.write_all(bytes).map_err(|source| DiskError { path: path.to_owned(), source })?;
     file.place(name)
 }
 
@@ -159,12 +159,12 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
 ///
 /// # Errors
 ///
-/// [`StoreError`] when the file cannot be written, as where its folder is missing.
-pub fn write_as(path: &Path, bytes: &[u8], permissions: Permissions) -> Result<(), StoreError> {
+/// [`DiskError`] when the file cannot be written, as where its folder is missing.
+pub fn write_as(path: &Path, bytes: &[u8], permissions: Permissions) -> Result<(), DiskError> {
     let (mut file, name) = beside(path, OWNER_ONLY)?;
     file.write_all(bytes)
         .and_then(|()| file.file.as_file().set_permissions(permissions))
-        .map_err(|source| StoreError { path: path.to_owned(), source })?;
+        .map_err(|source| DiskError { path: path.to_owned(), source })?;
     file.place(name)
 }
 
@@ -172,17 +172,17 @@ pub fn write_as(path: &Path, bytes: &[u8], permissions: Permissions) -> Result<(
 ///
 /// # Errors
 ///
-/// [`StoreError`] when a file at `path` could not be written.
-pub fn check_writable(path: &Path) -> Result<(), StoreError> {
+/// [`DiskError`] when a file at `path` could not be written.
+pub fn check_writable(path: &Path) -> Result<(), DiskError> {
     if path.is_dir() {
-        return Err(StoreError { path: path.to_owned(), source: ErrorKind::IsADirectory.into() });
+        return Err(DiskError { path: path.to_owned(), source: ErrorKind::IsADirectory.into() });
     }
     beside(path, AS_ANY_NEW).map(drop)
 }
 
 /// Creates a temporary file beside `path`, and returns it with the name that is to be its own.
-fn beside(path: &Path, mode: u32) -> Result<(Staged, &Path), StoreError> {
-    let because = |source| StoreError { path: path.to_owned(), source };
+fn beside(path: &Path, mode: u32) -> Result<(Staged, &Path), DiskError> {
+    let because = |source| DiskError { path: path.to_owned(), source };
     let name = path.file_name().ok_or_else(|| because(ErrorKind::InvalidFilename.into()))?;
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     let file = Staged::with_mode(folder, mode, &mut tempfile::Builder::new());
