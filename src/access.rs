@@ -17,7 +17,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use eligibility::Eligibility;
 pub use reason::IneligibleReason;
 
-use crate::catalog::{Catalog, Effects, READ_ONLY, ThreatLevel, Tool, UnknownValue, is_read_only};
+#[cfg(feature = "redis")]
+use crate::catalog::Whole;
+use crate::catalog::{Catalog, Effects, KnownSources, READ_ONLY, ThreatLevel, Tool, UnknownValue, is_read_only};
 use crate::json::Json;
 use crate::names::{NameTable, Resolution};
 use crate::ranking::ToolId;
@@ -271,6 +273,33 @@ impl Access {
     }
 }
 
+/// What an [`Access`] admits of a catalog of which there are parts.
+#[cfg(feature = "redis")]
+pub(crate) struct WholeVerdict<'a> {
+    /// Of each policy whether it is admitted.
+    pub(crate) policies: Vec<bool>,
+    pub(crate) admits_all_sources: bool,
+    sources: SourceVerdict<'a>,
+}
+
+#[cfg(feature = "redis")]
+impl WholeVerdict<'_> {
+    /// Returns `true` if it admits tools of this source.
+    pub(crate) fn admits_source(&self, source: Option<&str>) -> bool {
+        self.sources.reason(source).is_none()
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Access {
+    /// Decides on the policies and sources of a catalog, but for what it says of single tools.
+    pub(crate) fn decide_whole<'a>(&self, whole: &'a Whole) -> WholeVerdict<'a> {
+        let sources = SourceVerdict::new(self, &whole.sources);
+        let policies = whole.policies.iter().map(|tool| self.verdict(tool).is_empty()).collect();
+        WholeVerdict { policies, admits_all_sources: sources.admits_all(), sources }
+    }
+}
+
 /// Which sources of a catalog an [`Access`] admits.
 struct SourceVerdict<'a> {
     /// `None` where all are.
@@ -279,8 +308,7 @@ struct SourceVerdict<'a> {
 }
 
 impl<'a> SourceVerdict<'a> {
-    fn new(access: &Access, catalog: &'a Catalog) -> Self {
-        let sources = catalog.sources();
+    fn new(access: &Access, sources: &'a KnownSources) -> Self {
         let allowed = (!access.allow_sources.is_empty()).then(|| sources.permitted(&access.allow_sources));
         Self { allowed, denied: sources.restricted(&access.deny_sources) }
     }
@@ -355,7 +383,7 @@ mod tests {
 
     fn codes(access: &Access, tool: &Tool) -> Vec<&'static str> {
         let catalog = Catalog::from_tools([tool.clone()]).expect("valid");
-        let sources = SourceVerdict::new(access, &catalog);
+        let sources = SourceVerdict::new(access, catalog.sources().known());
         let reasons = access.verdict(tool).into_iter().chain(sources.reason(tool.source.as_deref()));
         reasons.map(|reason| reason.code()).collect()
     }

@@ -42,7 +42,7 @@ use self::explain::Explainer;
 use self::ranked::Ranked;
 use self::report::Report;
 use self::request::Request;
-use self::signals::Embeddings;
+pub(crate) use self::signals::Embeddings;
 use self::skills::SkillIndex;
 #[cfg(feature = "tokens")]
 use crate::budget::CostTable;
@@ -128,6 +128,29 @@ impl Engine {
     /// Starts building an engine with another model, or with none.
     pub fn builder(catalog: Catalog) -> EngineBuilder {
         EngineBuilder::new(catalog)
+    }
+
+    /// Picks from an index as it is, with the examples of its tools.
+    pub(crate) fn of_index(index: Index) -> Result<Self, IndexError> {
+        let has_examples = !index.catalog.exemplified().is_empty();
+        let examples =
+            has_examples.then(|| ExampleIndex::build(&index, Examples::default(), &ExampleConfig::default(), None));
+        Ok(Self {
+            examples: examples.transpose()?.map(Arc::new),
+            index: Arc::new(index),
+            skills: None,
+            prior: None,
+            scorer: None,
+            shortlist: None,
+            reranker: None,
+            #[cfg(feature = "tokens")]
+            costs: Arc::default(),
+        })
+    }
+
+    /// Returns the index.
+    pub(crate) fn index(&self) -> &Arc<Index> {
+        &self.index
     }
 
     /// Returns the catalog.
@@ -274,10 +297,20 @@ impl Engine {
     /// [`PickError`] when an option makes no sense or names an unknown tool. What goes wrong
     /// with models, scorers and time is not an error: it stands in [`Selection::degraded`].
     pub fn pick(&self, query: &Query, options: &PickOptions) -> Result<Selection, PickError> {
+        self.pick_embedded(query, options, Embeddings::default())
+    }
+
+    /// As [`pick`](Self::pick), for a request that is embedded already, as far as it is.
+    pub(crate) fn pick_embedded(
+        &self,
+        query: &Query,
+        options: &PickOptions,
+        mut embeddings: Embeddings,
+    ) -> Result<Selection, PickError> {
         if options.rerank == Rerank::Always && self.reranker.is_none() {
             return Err(PickError::NoReranker);
         }
-        let (mut report, mut embeddings) = (Report::new(), Embeddings::default());
+        let mut report = Report::new();
         let mut request = Request::new(&self.index, query, options)?.with_examples(self.examples.as_deref());
         report.ran(Stage::Eligibility);
         let mut ranked = match &self.scorer {
@@ -316,6 +349,7 @@ impl Engine {
         let selection = Selection {
             version: SELECTION_VERSION,
             catalog_digest: self.index.catalog.digest().to_owned(),
+            snapshot: None,
             scorer: ranked.scorer().to_owned(),
             shortlisted: ranked.shortlisted(),
             answerable: ranked.answerable(),

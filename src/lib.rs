@@ -68,6 +68,8 @@ mod select;
 mod budget;
 pub mod selection;
 pub mod engine;
+#[cfg(feature = "redis")]
+pub mod store;
 pub mod call;
 #[cfg(feature = "runtime")]
 pub mod runtime;

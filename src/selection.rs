@@ -38,6 +38,9 @@ pub struct Selection {
     pub version: u32,
     /// Digest of the catalog that was picked from.
     pub catalog_digest: String,
+    /// Of which snapshot of a shared store it was picked; absent where the catalog lies here alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<SnapshotReport>,
     /// What ranked: `keyword`, `semantic`, `hybrid`, or a scorer's name.
     pub scorer: String,
     /// How many of the eligible tools a custom scorer was shown, where a shortlist bounds them
@@ -112,6 +115,20 @@ pub struct Selection {
     /// How long each stage took.
     #[serde(skip)]
     pub timings: Timings,
+}
+
+/// The snapshot of a shared store that a selection rests on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[non_exhaustive]
+pub struct SnapshotReport {
+    /// Its number, which grows with each publication.
+    pub version: u64,
+    /// How many tools it holds.
+    pub tools: usize,
+    /// How many of them were ranked here, where the store chose them; absent where all were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub candidates: Option<usize>,
 }
 
 /// Of what kind a request is that no tool fits: an estimate that is right in about five cases of six.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Access, AccessError, IneligibleReason, SourceVerdict};
-use crate::catalog::{Catalog, Group};
+use crate::catalog::{Catalog, Group, WholeGroup};
 use crate::names::NameTable;
 use crate::ranking::ToolId;
 
@@ -21,6 +21,10 @@ pub struct Eligibility {
     verdicts: Vec<Vec<IneligibleReason>>,
     /// The reasons that apply to single tools.
     by_tool: BTreeMap<ToolId, Vec<IneligibleReason>>,
+    /// How many tools are eligible that the catalog does not hold, where it is a part of another.
+    elsewhere: usize,
+    /// How many are ineligible of all, where it is a part of another.
+    of_whole: Option<usize>,
 }
 
 impl Eligibility {
@@ -31,7 +35,7 @@ impl Eligibility {
         }
         let grouping = catalog.grouping();
         let by_tool = access.by_tool(names)?;
-        let sources = SourceVerdict::new(access, catalog);
+        let sources = SourceVerdict::new(access, catalog.sources().known());
         let by_policy: Vec<Vec<IneligibleReason>> =
             grouping.policies.iter().map(|tool| access.verdict(catalog.tool(*tool))).collect();
         let of_source = |tool: ToolId| sources.reason(catalog.source(tool));
@@ -50,15 +54,41 @@ impl Eligibility {
                 *counts.entry(reason.code()).or_insert(0) += tools;
             }
         };
-        for (Group { size, .. }, reasons) in grouping.groups.iter().zip(&verdicts) {
-            count(reasons, *size);
+        let mut of_whole = None;
+        match catalog.whole() {
+            None => {
+                for (Group { size, .. }, reasons) in grouping.groups.iter().zip(&verdicts) {
+                    count(reasons, *size);
+                }
+            }
+            Some(whole) => {
+                let by_policy: Vec<Vec<IneligibleReason>> =
+                    whole.policies.iter().map(|tool| access.verdict(tool)).collect();
+                let mut ineligible = 0;
+                for WholeGroup { policy, source, size } in &whole.groups {
+                    let source = source.map(|source| whole.sources.names()[source as usize].as_str());
+                    let of_source = if sources.admits_all() { None } else { sources.reason(source) };
+                    let reasons: Vec<_> = by_policy[*policy as usize].iter().cloned().chain(of_source).collect();
+                    count(&reasons, *size);
+                    ineligible += if reasons.is_empty() { 0 } else { *size };
+                }
+                of_whole = Some(ineligible);
+            }
         }
         for (tool, reasons) in &by_tool {
             count(reasons, 1);
-            admitted[tool.index()] = false;
+            if std::mem::take(&mut admitted[tool.index()])
+                && let Some(ineligible) = &mut of_whole
+            {
+                *ineligible += 1;
+            }
         }
         let total = admitted.iter().filter(|admitted| !**admitted).count();
-        Ok(Self { admitted, total, counts, group: Arc::clone(&grouping.of), verdicts, by_tool })
+        let all: usize = catalog.whole().map_or(0, |whole| whole.groups.iter().map(|group| group.size).sum());
+        let elsewhere = all.saturating_sub(of_whole.unwrap_or_default()).saturating_sub(admitted.len() - total);
+        let elsewhere = of_whole.map_or(0, |_| elsewhere);
+        let group = Arc::clone(&grouping.of);
+        Ok(Self { admitted, total, counts, group, verdicts, by_tool, elsewhere, of_whole })
     }
 
     /// Admits exactly these tools of a catalog of `tools` tools.
@@ -79,7 +109,8 @@ impl Eligibility {
     fn of_flags(admitted: Vec<bool>) -> Self {
         let total = admitted.iter().filter(|admitted| !**admitted).count();
         let (counts, by_tool) = (BTreeMap::new(), BTreeMap::new());
-        Self { admitted, total, counts, group: Arc::new([]), verdicts: Vec::new(), by_tool }
+        let (group, verdicts) = (Arc::new([]) as Arc<[u32]>, Vec::new());
+        Self { admitted, total, counts, group, verdicts, by_tool, elsewhere: 0, of_whole: None }
     }
 
     /// Returns `true` if the caller may see and run the tool.
@@ -106,9 +137,9 @@ impl Eligibility {
         group.iter().chain(self.by_tool.get(&tool).into_iter().flatten())
     }
 
-    /// Returns how many tools are ineligible.
+    /// Returns how many tools are ineligible; of a part of a larger catalog, how many of that.
     pub fn ineligible_count(&self) -> usize {
-        self.total
+        self.of_whole.unwrap_or(self.total)
     }
 
     /// Returns how many tools each reason applies to, by its code; a tool with two reasons counts under both.
@@ -139,6 +170,6 @@ impl Eligibility {
 
     /// Returns how many tools are eligible.
     pub(crate) fn admitted_count(&self) -> usize {
-        self.admitted.len() - self.total
+        self.admitted.len() - self.total + self.elsewhere
     }
 }

@@ -133,6 +133,6 @@ fn unreadable() -> Tool {
 }
 
 /// Returns a definition as it is digested and saved.
-pub(super) fn serialise(tool: &Tool) -> Vec<u8> {
+pub(crate) fn serialise(tool: &Tool) -> Vec<u8> {
     serde_json::to_vec(tool).expect("a tool serialises")
 }

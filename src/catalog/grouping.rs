@@ -1,10 +1,12 @@
 //! Which tools of a catalog are of one policy and one source, and so decided on together.
 
+use std::fmt::Debug;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::Catalog;
+use super::{Catalog, Tool};
 use crate::ranking::ToolId;
 use crate::saved::{SavedError, SavedFile, Writer};
 
@@ -31,22 +33,26 @@ const OF: &str = "policies.group-of";
 const GROUPS: &str = "policies.groups";
 const POLICIES: &str = "policies.tools";
 
+/// What tools are decided on alike by, wherever they come from.
+pub(crate) fn policy(tool: &Tool) -> impl Eq + Hash + Debug {
+    (
+        tool.is_unsafe(),
+        tool.threat_level(),
+        &tool.allowed_roles,
+        &tool.modes,
+        tool.effects(),
+        &tool.capabilities,
+        tool.cost.map(f64::to_bits),
+    )
+}
+
 impl Grouping {
     pub(super) fn new(catalog: &Catalog) -> Self {
         let (mut numbers, mut policy_numbers) = (HashMap::new(), HashMap::new());
         let (mut groups, mut policies): (Vec<Group>, Vec<ToolId>) = (Vec::new(), Vec::new());
         let mut of = Vec::with_capacity(catalog.len());
         for (id, tool) in catalog.ids().zip(catalog.tools()) {
-            let policy = (
-                tool.is_unsafe(),
-                tool.threat_level(),
-                &tool.allowed_roles,
-                &tool.modes,
-                tool.effects(),
-                &tool.capabilities,
-                tool.cost.map(f64::to_bits),
-            );
-            let policy = *policy_numbers.entry(policy).or_insert_with(|| {
+            let policy = *policy_numbers.entry(policy(tool)).or_insert_with(|| {
                 policies.push(id);
                 policies.len() - 1
             });

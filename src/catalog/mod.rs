@@ -18,6 +18,7 @@ mod format;
 mod gemini;
 mod grouping;
 mod options;
+mod part;
 mod policy;
 mod provider_tools;
 mod saving;
@@ -38,13 +39,16 @@ pub use changes::{ChangeError, Changes};
 pub use definition::{Alias, Annotations, NoSchemaMode, Safety, ThreatLevel, Tool};
 pub(crate) use definition::{Effects, READ_ONLY, is_read_only};
 pub(crate) use definitions::Digest;
-use definitions::{Definitions, serialise};
+pub(crate) use definitions::serialise;
+use definitions::Definitions;
 pub use error::{CatalogError, CatalogFault, FaultKind, Position};
 pub use files::CatalogFile;
-pub(crate) use grouping::{Group, Grouping};
+pub(crate) use grouping::{Group, Grouping, policy};
 pub use options::{CatalogOptions, Conflicts};
 pub(crate) use options::{Entries, Examined};
-pub(crate) use sources::Sources;
+pub(crate) use part::{PartTool, Whole, WholeGroup};
+use part::Part;
+pub(crate) use sources::{Known as KnownSources, Sources};
 pub use unknown::UnknownValue;
 
 pub use crate::ranking::ToolId;
@@ -85,6 +89,8 @@ pub struct Catalog {
     /// What was wrong with the first definition of an index that could not be read; shared with the catalogs that are made of this
     /// one, which may have what stands for it.
     fault: Arc<OnceLock<SavedError>>,
+    /// Of what it is a part, where it holds some tools of a larger one.
+    part: Option<Part>,
 }
 
 /// The tools' identities.
@@ -201,6 +207,7 @@ impl Catalog {
             grouping: Arc::default(),
             definitions: Definitions::Read(tools),
             saved: None,
+            part: None,
             fault: known.map_or_else(Arc::default, |known| Arc::clone(&known.fault)),
         }
     }
@@ -319,7 +326,9 @@ impl Catalog {
 
     /// Returns a tool of each policy that there is.
     pub(crate) fn policies(&self) -> impl Iterator<Item = &Tool> {
-        self.grouping().policies.iter().map(|&tool| &**self.tool(tool))
+        let of_whole = self.part.iter().flat_map(|part| &part.whole.policies);
+        let own = self.part.is_none().then(|| self.grouping().policies.iter().map(|&tool| &**self.tool(tool)));
+        of_whole.chain(own.into_iter().flatten())
     }
 
     /// Returns the index that this catalog was opened from.

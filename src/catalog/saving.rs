@@ -93,6 +93,7 @@ impl Catalog {
             options,
             grouping: Arc::new(OnceLock::from(Grouping::open(&file, tools)?)),
             saved: Some(file),
+            part: None,
             fault,
         })
     }

@@ -5,6 +5,7 @@
 //! means the very name, or else the only source of that name but for case and spaces.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 
@@ -15,6 +16,14 @@ use crate::saved::{SavedError, SavedFile, Writer};
 /// The sources of a catalog by how they are written and how they look.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sources {
+    known: Arc<Known>,
+    /// The number of each tool's source; [`NONE`] where it has none.
+    numbers: Vec<u32>,
+}
+
+/// Which sources there are, whatever tools they have.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
     /// What each looks like.
     looks: HashMap<String, String>,
     /// The sources of a look, in order.
@@ -23,8 +32,6 @@ pub(crate) struct Sources {
     by_plain: HashMap<String, Vec<String>>,
     /// All of them, in the order of the tools.
     names: Vec<String>,
-    /// The number of each tool's source; [`NONE`] where it has none.
-    numbers: Vec<u32>,
 }
 
 /// Stands for no source.
@@ -57,19 +64,16 @@ impl Sources {
     }
 
     fn of_numbers(names: Vec<String>, numbers: Vec<u32>) -> Self {
-        let distinct: BTreeSet<&String> = names.iter().collect();
-        let mut known = Self::default();
-        for source in distinct {
-            let (plain, look) = (plain(source), look(source));
-            known.by_look.entry(look.clone()).or_default().push(source.clone());
-            known.by_plain.entry(plain).or_default().push(source.clone());
-            known.looks.insert(source.clone(), look);
-        }
-        Self { names, numbers, ..known }
+        Self { known: Arc::new(Known::new(names)), numbers }
+    }
+
+    /// Says of which of the sources of a larger catalog each tool is.
+    pub(crate) fn among(known: &Arc<Known>, of: impl Iterator<Item = Option<u32>>) -> Self {
+        Self { known: Arc::clone(known), numbers: of.map(|number| number.unwrap_or(NONE)).collect() }
     }
 
     pub(super) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
-        writer.json(NAMES, &self.names)?;
+        writer.json(NAMES, &self.known.names)?;
         writer.numbers(NUMBERS, &self.numbers)
     }
 
@@ -82,7 +86,7 @@ impl Sources {
 
     /// Returns the source of a tool.
     pub(crate) fn of(&self, tool: usize) -> Option<&str> {
-        self.names.get(self.numbers[tool] as usize).map(String::as_str)
+        self.known.names.get(self.numbers[tool] as usize).map(String::as_str)
     }
 
     /// Returns the number of a tool's source among [`all`](Self::all).
@@ -92,12 +96,67 @@ impl Sources {
 
     /// Returns all of them, in the order of the tools.
     pub(crate) fn all(&self) -> &[String] {
-        &self.names
+        &self.known.names
     }
 
     /// Returns how many there are; having none counts as one.
     pub(crate) fn count(&self) -> usize {
-        self.looks.len() + usize::from(self.numbers.contains(&NONE))
+        self.known.looks.len() + usize::from(self.numbers.contains(&NONE))
+    }
+
+    /// Returns which there are.
+    pub(crate) fn known(&self) -> &Arc<Known> {
+        &self.known
+    }
+
+    /// As [`Known::restricted`].
+    pub(crate) fn restricted(&self, names: &BTreeSet<String>) -> HashSet<&str> {
+        self.known.restricted(names)
+    }
+
+    /// As [`Known::permitted`].
+    pub(crate) fn permitted(&self, names: &BTreeSet<String>) -> HashSet<&str> {
+        self.known.permitted(names)
+    }
+
+    /// Returns what a source of the catalog shares with those that look like it.
+    pub(crate) fn look_of(&self, source: Option<&str>) -> Option<&str> {
+        self.known.looks.get(source?).map(String::as_str)
+    }
+
+    /// Returns `true` if a name restricts no source.
+    pub(crate) fn restricts_none(&self, name: &str) -> bool {
+        !self.known.by_look.contains_key(&look(name))
+    }
+
+    /// Returns `true` if a name permits no source.
+    pub(crate) fn permits_none(&self, name: &str) -> bool {
+        self.known.named(name).is_none()
+    }
+
+    /// Returns the sources, in any order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.known.looks.keys().map(String::as_str)
+    }
+}
+
+impl Known {
+    /// Takes the sources in order, each once.
+    pub(crate) fn new(names: Vec<String>) -> Self {
+        let distinct: BTreeSet<&String> = names.iter().collect();
+        let mut known = Self::default();
+        for source in distinct {
+            let (plain, look) = (plain(source), look(source));
+            known.by_look.entry(look.clone()).or_default().push(source.clone());
+            known.by_plain.entry(plain).or_default().push(source.clone());
+            known.looks.insert(source.clone(), look);
+        }
+        Self { names, ..known }
+    }
+
+    /// Returns them in order.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
     }
 
     /// Returns the sources that `names` restrict: all that look like one of them.
@@ -119,26 +178,6 @@ impl Sources {
             [source] => Some(source),
             _ => None,
         }
-    }
-
-    /// Returns what a source of the catalog shares with those that look like it.
-    pub(crate) fn look_of(&self, source: Option<&str>) -> Option<&str> {
-        self.looks.get(source?).map(String::as_str)
-    }
-
-    /// Returns `true` if a name restricts no source.
-    pub(crate) fn restricts_none(&self, name: &str) -> bool {
-        !self.by_look.contains_key(&look(name))
-    }
-
-    /// Returns `true` if a name permits no source.
-    pub(crate) fn permits_none(&self, name: &str) -> bool {
-        self.named(name).is_none()
-    }
-
-    /// Returns the sources, in any order.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.looks.keys().map(String::as_str)
     }
 }
 

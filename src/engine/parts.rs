@@ -3,7 +3,7 @@
 //! By the whole request alone, the part with the strongest words would take all places: beside it, the tool that another part
 //! wants looks like no candidate at all.
 
-use ndarray::{Array2, Axis};
+use ndarray::{Array2, Axis, s};
 
 use super::ranked::Ranked;
 use super::report::Report;
@@ -52,7 +52,8 @@ pub(super) fn parts<'q>(request: &Request<'q>, ranked: &Ranked, report: &mut Rep
     let mut cosines = match vectors.map(|vectors| embed(vectors, &texts, request)).transpose() {
         Ok(embedded) => vectors.zip(embedded).map(|(vectors, embedded)| {
             let of_examples = request.examples.and_then(|examples| examples.cosines(vectors, &embedded));
-            (scores(vectors, (&texts, &embedded), request, sentences), of_examples)
+            let cosines = scores(vectors, (&texts, &embedded), request, sentences);
+            (vectors, embedded, cosines, of_examples)
         }),
         Err(reason) => {
             report.degraded(Stage::Select, format!("{reason}; the parts of the request are not told apart"));
@@ -67,8 +68,9 @@ pub(super) fn parts<'q>(request: &Request<'q>, ranked: &Ranked, report: &mut Rep
             signals.push((Retriever::Keyword, signal));
             terms = found;
         }
-        if let Some((cosines, of_examples)) = &mut cosines {
-            let mut signal = Signal::cosines(std::mem::take(&mut cosines[place]), index);
+        if let Some((vectors, embedded, cosines, of_examples)) = &mut cosines {
+            let own = embedded.slice(s![place..=place, ..]);
+            let mut signal = Signal::cosines(std::mem::take(&mut cosines[place]), index, vectors, own);
             if let (Some(examples), Some(scores)) = (request.examples, of_examples) {
                 signal = signal.with_example_cosines(examples, std::mem::take(&mut scores[place]), ModelKind::Static);
             }
@@ -98,7 +100,7 @@ fn scores(
 fn embed(vectors: &Vectors, texts: &[&str], request: &Request<'_>) -> Result<Array2<f32>, String> {
     let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
     let deadline = request.deadline;
-    guarded(vectors, deadline, move |embedder| {
+    guarded(vectors.embedder(), deadline, move |embedder| {
         Vectors::embed_queries(embedder, &texts.iter().map(String::as_str).collect::<Vec<_>>(), deadline)
     })
 }

@@ -22,21 +22,20 @@ use crate::selection::Stage;
 const CONVERSATION_SHARE: f32 = 0.6;
 
 /// A request's embeddings by one model, or why it gave none.
-type Embedded = Result<RequestVectors, String>;
+pub(crate) type Embedded = Result<RequestVectors, String>;
 
 /// The request as each model sees it, which is asked once.
 #[derive(Default)]
-pub(super) struct Embeddings(Vec<(Retriever, Embedded)>);
+pub(crate) struct Embeddings(Vec<(Retriever, Embedded)>);
 
 impl Embeddings {
     /// Embeds the request unless that was done or tried before.
-    fn of(&mut self, vectors: &Vectors, request: &Request<'_>) -> &Embedded {
-        let model = Retriever::of(vectors.embedder().as_ref());
+    pub(crate) fn of(&mut self, embedder: &Arc<dyn Embedder>, query: &Query, deadline: Deadline) -> &Embedded {
+        let model = Retriever::of(embedder.as_ref());
         let place = self.0.iter().position(|(known, _)| *known == model).unwrap_or_else(|| {
-            let query = request.query.clone();
-            let deadline = request.deadline;
+            let query = query.clone();
             let embed = move |embedder: &dyn Embedder| Vectors::embed_query(embedder, &query, deadline);
-            self.0.push((model, guarded(vectors, deadline, embed)));
+            self.0.push((model, guarded(embedder, deadline, embed)));
             self.0.len() - 1
         });
         &self.0[place].1
@@ -199,7 +198,7 @@ fn semantic(
     }
     let mut failure = request.index.left_out.clone();
     for vectors in asked(request.index, request.mode, request.query) {
-        match embeddings.of(vectors, request) {
+        match embeddings.of(vectors.embedder(), request.query, request.deadline) {
             Ok(embedded) => {
                 let sentences = signals.add_semantic(request.index, vectors, embedded, request.examples);
                 if Retriever::of(vectors.embedder().as_ref()) == Retriever::Static {
@@ -221,7 +220,7 @@ fn semantic(
 
 /// Asks an embedder in time; else says why there is no answer.
 pub(super) fn guarded<T: Send + 'static>(
-    vectors: &Vectors,
+    embedder: &Arc<dyn Embedder>,
     deadline: Deadline,
     ask: impl FnOnce(&dyn Embedder) -> Result<T, EmbedError> + Send + 'static,
 ) -> Result<T, String> {
@@ -229,10 +228,10 @@ pub(super) fn guarded<T: Send + 'static>(
         return Err("the deadline passed before it began".to_owned());
     }
     let answer = if deadline.instant().is_some() {
-        let embedder = Arc::clone(vectors.embedder());
+        let embedder = Arc::clone(embedder);
         deadline.run(move || ask(embedder.as_ref()))
     } else {
-        let ask = || ask(vectors.embedder().as_ref());
+        let ask = || ask(embedder.as_ref());
         catch_unwind(AssertUnwindSafe(ask)).map_err(|_| Missed::panicked())
     };
     match answer {

@@ -60,6 +60,16 @@ impl Copies {
         Self(copies.collect::<Vec<_>>().into_iter().collect())
     }
 
+    /// Takes what is known of the tools of a part.
+    pub(super) fn of_part(copies: BTreeMap<ToolId, Vec<ToolId>>) -> Self {
+        Self(copies)
+    }
+
+    /// Returns all of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = (ToolId, &[ToolId])> {
+        self.0.iter().map(|(&copy, originals)| (copy, originals.as_slice()))
+    }
+
     /// Returns the copies among the tools that `counts` accepts, each with the first such tool that it copies.
     pub(crate) fn among(&self, counts: impl Fn(ToolId) -> bool) -> BTreeMap<ToolId, ToolId> {
         let copies = self.0.iter().filter(|(copy, _)| counts(**copy));

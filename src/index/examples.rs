@@ -206,8 +206,8 @@ impl ExampleIndex {
         kind: TermKind,
     ) -> impl Iterator<Item = (usize, f32)> + use<'_> {
         let held = self.postings.get(&TermKey::of(term)).map_or(&[][..], Vec::as_slice);
-        let holding = index.keyword.holding(term) + held.len();
-        let idf = (1.0 + (index.catalog.len() + self.len()) as f32 / holding as f32).ln();
+        let (holding, tools) = index.keyword.holding(term);
+        let idf = (1.0 + (tools + self.len()) as f32 / (holding + held.len()) as f32).ln();
         let weight = if kind == TermKind::Pair { PAIR_WEIGHT } else { 1.0 } * idf * (K1 + 1.0);
         held.iter().map(move |&(place, frequency)| {
             let (place, frequency) = (place as usize, frequency as f32);

@@ -14,6 +14,7 @@ use std::ops::Range;
 use super::occurrences::WEIGHT_UNIT;
 use super::postings::Postings;
 use super::segment::{Segment, Segments};
+use super::sources::Holding;
 use super::terms::{TermKey, Terms, each_term};
 use crate::ranking::ToolId;
 use crate::text::{Field, TermKind};
@@ -31,18 +32,25 @@ pub(crate) struct KeywordIndex {
     /// BM25's denominator without the term frequency, by tool.
     norms: Vec<f32>,
     distinct_terms: usize,
+    /// How many tools there are, and how many hold each term of a request, where the segments hold some of a larger snapshot's.
+    whole: Option<(usize, Holding)>,
 }
 
 impl KeywordIndex {
+    /// Takes the segments of some tools of a larger snapshot, for requests whose terms `holding` has.
+    pub(super) fn of_part(segments: Segments, tools: usize, length: u64, holding: Holding) -> Self {
+        let average = average(length, tools);
+        let norms = segments.iter().flat_map(|(_, segment)| segment.postings.lengths());
+        let norms = norms.map(|&length| norm(length, average)).collect();
+        Self { norms, distinct_terms: 0, whole: Some((tools, holding)), segments }
+    }
+
     /// Counts what the segments come to together.
     pub(super) fn new(segments: Segments) -> Self {
         let postings: Vec<&Postings> = segments.iter().map(|(_, segment)| &segment.postings).collect();
         let lengths = || postings.iter().flat_map(|postings| postings.lengths());
-        // Whole numbers have one sum, in whatever order they are added up.
-        let total: u64 = lengths().map(|&length| u64::from(length)).sum();
-        let average = (total as f32 * WEIGHT_UNIT / segments.tools().max(1) as f32).max(1.0);
-        let norm = |&length: &u32| K1 * (1.0 - B + B * (length as f32 * WEIGHT_UNIT) / average);
-        let norms = lengths().map(norm).collect();
+        let average = average(segments.length(), segments.tools());
+        let norms = lengths().map(|&length| norm(length, average)).collect();
         let distinct_terms = match postings[..] {
             [postings] => postings.terms().len(),
             _ => {
@@ -52,7 +60,7 @@ impl KeywordIndex {
                 distinct
             }
         };
-        Self { norms, distinct_terms, segments }
+        Self { norms, distinct_terms, whole: None, segments }
     }
 
     /// Looks a term up; `None` where no tool has it.
@@ -61,18 +69,27 @@ impl KeywordIndex {
     pub(crate) fn look_up(&self, term: &str, kind: TermKind) -> Option<IndexedTerm> {
         let term = TermKey::of(term);
         let postings: Vec<Range<usize>> = self.postings(term).collect();
-        let holding: usize = postings.iter().map(Range::len).sum();
-        if holding == 0 {
+        let here: usize = postings.iter().map(Range::len).sum();
+        if here == 0 {
             return None;
         }
-        let idf = (1.0 + self.norms.len() as f32 / holding as f32).ln();
+        let (tools, holding) = match &self.whole {
+            Some((tools, holding)) => (*tools, holding.get(&term).map_or(here, |&holding| here.max(holding as usize))),
+            None => (self.norms.len(), here),
+        };
+        let idf = (1.0 + tools as f32 / holding as f32).ln();
         let share = if kind == TermKind::Pair { PAIR_WEIGHT } else { 1.0 };
         Some(IndexedTerm { weight: share * idf * (K1 + 1.0), postings })
     }
 
-    /// Returns how many tools have a term.
-    pub(crate) fn holding(&self, term: &str) -> usize {
-        self.postings(TermKey::of(term)).map(|postings| postings.len()).sum()
+    /// Returns how many tools have a term, of how many.
+    pub(crate) fn holding(&self, term: &str) -> (usize, usize) {
+        let term = TermKey::of(term);
+        let here = self.postings(term).map(|postings| postings.len()).sum();
+        match &self.whole {
+            Some((tools, holding)) => (holding.get(&term).map_or(here, |&holding| here.max(holding as usize)), *tools),
+            None => (here, self.norms.len()),
+        }
     }
 
     /// Where each segment has the postings of a term.
@@ -123,6 +140,16 @@ impl IndexedTerm {
     pub(crate) fn weighted(self, share: f32) -> Self {
         Self { weight: share * self.weight, ..self }
     }
+}
+
+/// How long tools are on average, in words; `length` is that of all, in units of the field weights.
+fn average(length: u64, tools: usize) -> f32 {
+    (length as f32 * WEIGHT_UNIT / tools.max(1) as f32).max(1.0)
+}
+
+/// BM25's denominator without the term frequency.
+fn norm(length: u32, average: f32) -> f32 {
+    K1 * (1.0 - B + B * (length as f32 * WEIGHT_UNIT) / average)
 }
 
 fn contribution(weight: f32, frequency: u16, norm: f32) -> f32 {

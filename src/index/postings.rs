@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use super::before::GONE;
 use super::occurrences::{Fields, Occurrence, occurrences};
-use super::terms::{Terms, each_term, number};
+use super::terms::{TermKey, Terms, each_term, number};
 use crate::catalog::Tool;
 use crate::saved::{SavedError, SavedFile, Writer};
 use crate::text::Analyzer;
@@ -51,7 +51,18 @@ impl Postings {
             return Self::run(tools);
         }
         let runs: Vec<Self> = tools.par_chunks(TOOLS_PER_RUN).map(Self::run).collect();
-        Self::concatenated(&runs)
+        Self::concatenated(&runs.iter().collect::<Vec<_>>())
+    }
+
+    /// Takes what one tool holds: the terms, and of each how often and in which fields.
+    pub(super) fn of_one_tool(terms: Terms, frequencies: Vec<u16>, fields: Vec<Fields>, length: u32) -> Self {
+        Self { tools: vec![0; frequencies.len()], terms, frequencies, fields, lengths: vec![length] }
+    }
+
+    /// Returns what the only tool holds: each term, how often and in which fields.
+    pub(super) fn held(&self) -> impl Iterator<Item = (TermKey, u16, Fields)> {
+        let of_terms = self.frequencies.iter().zip(&self.fields);
+        self.terms.keys().iter().zip(of_terms).map(|(&term, (&frequency, &fields))| (term, frequency, fields))
     }
 
     /// Indexes tools that are read together.
@@ -89,16 +100,22 @@ impl Postings {
         }
     }
 
+    /// Puts tools one after the other that stand in runs of one or more.
+    pub(super) fn gathered(runs: &[&Self]) -> Self {
+        let together: Vec<Self> = runs.par_chunks(TOOLS_PER_RUN).map(Self::concatenated).collect();
+        Self::concatenated(&together.iter().collect::<Vec<_>>())
+    }
+
     /// Puts the tools of several runs one after the other.
-    fn concatenated(runs: &[Self]) -> Self {
+    fn concatenated(runs: &[&Self]) -> Self {
         let mut tools = 0;
-        let placed = |run: &Self| {
+        let placed = |run: &&Self| {
             let first = number(tools);
             tools += run.lengths.len();
             (first..number(tools)).collect()
         };
         let places: Vec<Vec<u32>> = runs.iter().map(placed).collect();
-        let placed: Vec<(&Self, &[u32])> = runs.iter().zip(&places).map(|(run, places)| (run, &**places)).collect();
+        let placed: Vec<(&Self, &[u32])> = runs.iter().zip(&places).map(|(run, places)| (*run, &**places)).collect();
         Self::merge(&placed, tools)
     }
 
@@ -229,7 +246,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::index::terms::TermKey;
     use crate::text::Field;
 
     /// What a run of tools holds, by the definition: by term and tool, how often and in which fields.
@@ -316,7 +332,7 @@ mod tests {
             cuts.extend([0, TOOLS]);
             cuts.sort_unstable();
             let runs: Vec<Postings> = cuts.windows(2).map(|cut| postings(&found, cut[0]..cut[1])).collect();
-            let merged = Postings::concatenated(&runs);
+            let merged = Postings::gathered(&runs.iter().collect::<Vec<_>>());
             prop_assert_eq!(merged.lengths(), (0..TOOLS).collect::<Vec<_>>());
             let mut held = Naive::new();
             let mut last = None;

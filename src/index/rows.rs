@@ -22,8 +22,8 @@ const BLOCK: usize = 64;
 const MOST_STEPS: f32 = 127.0;
 
 /// Vectors of one length, one a row, in eight bits a value.
-#[derive(Debug)]
-pub(super) struct Rows {
+#[derive(Debug, Clone)]
+pub(crate) struct Rows {
     dimensions: usize,
     values: Vec<i8>,
     /// What a step is worth, by row; 0 where all values are.
@@ -62,6 +62,27 @@ impl Rows {
         Ok(Self { dimensions, values, scales })
     }
 
+    /// Takes values, and what a step is worth in each row.
+    pub(super) fn of_parts(dimensions: usize, values: Vec<i8>, scales: Vec<f32>) -> Self {
+        Self { dimensions, values, scales }
+    }
+
+    /// Returns the values, and what a step is worth in each row.
+    pub(super) fn parts(&self) -> (&[i8], &[f32]) {
+        (&self.values, &self.scales)
+    }
+
+    /// Puts rows of one length one after the other; `None` where there are none.
+    pub(super) fn gathered<'r>(rows: impl Iterator<Item = (&'r Self, usize)>) -> Option<Self> {
+        let mut all: Option<Self> = None;
+        for (from, row) in rows {
+            let all = all.get_or_insert_with(|| Self::zeros(0, from.dimensions));
+            all.values.extend(&from.values[row * from.dimensions..][..from.dimensions]);
+            all.scales.push(from.scales[row]);
+        }
+        all
+    }
+
     /// Returns how many bytes they take.
     pub(super) fn memory(&self) -> usize {
         size_of_val(&*self.values) + size_of_val(&*self.scales)
@@ -93,6 +114,11 @@ impl Rows {
     pub(super) fn row(&self, row: usize) -> Array1<f32> {
         let values = &self.values[row * self.dimensions..][..self.dimensions];
         values.iter().map(|&value| f32::from(value) * self.scales[row]).collect()
+    }
+
+    /// Returns the cosine similarity of every row to each row of `request`, unit vectors: by the latter, then by the former.
+    pub(crate) fn cosines(&self, request: ArrayView2<'_, f32>) -> Vec<Vec<f32>> {
+        self.products(&Self::of(request))
     }
 
     /// Returns the product of every row with each row of `request`: by the latter, then by the former.

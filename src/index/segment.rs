@@ -114,7 +114,6 @@ impl Segments {
     }
 
     /// Returns the number of each segment's first tool, with the segment's postings.
-    #[cfg(test)]
     pub(super) fn postings(&self) -> Vec<(usize, &Postings)> {
         self.iter().map(|(first, segment)| (first, &segment.postings)).collect()
     }
@@ -122,6 +121,23 @@ impl Segments {
     /// Returns the only segment, as building makes one.
     pub(super) fn whole(&self) -> &Segment {
         &self.0[0].1
+    }
+
+    /// Makes one segment of those of single tools.
+    pub(super) fn together(&self, models: usize) -> Self {
+        let tools: Vec<&Segment> = self.iter().map(|(_, segment)| segment).collect();
+        let postings: Vec<&Postings> = tools.iter().map(|segment| &segment.postings).collect();
+        let rows = |model: usize| Rows::gathered(tools.iter().map(|segment| (&segment.vectors[model], 0)));
+        let vectors = (0..models).map(|model| rows(model).unwrap_or_else(|| Rows::zeros(0, 1))).collect();
+        let likenesses = tools.iter().map(|segment| segment.likenesses[0]).collect();
+        Self::new([Arc::new(Segment { postings: Postings::gathered(&postings), vectors, likenesses })])
+    }
+
+    /// Returns how long all tools are together, in units of the field weights. Whole numbers have one sum, in whatever order they are
+    /// added up.
+    pub(super) fn length(&self) -> u64 {
+        let lengths = self.iter().flat_map(|(_, segment)| segment.postings.lengths());
+        lengths.map(|&length| u64::from(length)).sum()
     }
 
     /// Returns how many tools they hold.

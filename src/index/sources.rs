@@ -15,7 +15,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use foldhash::HashMap;
+
 use super::postings::Postings;
+use super::rows::Rows;
 use super::terms::{TermKey, Terms, each_term, number};
 use crate::catalog::Catalog;
 use crate::ranking::ToolId;
@@ -132,11 +135,90 @@ pub(crate) struct Sources {
     sizes: Vec<u32>,
     /// BM25's denominator without the term frequency, by source.
     norms: Vec<f32>,
+    words: Words,
+}
+
+/// What sources say.
+enum Words {
+    /// All sources of the catalog.
+    All(Held),
+    /// Some of the sources of a larger catalog, each a document.
+    Some { rows: Vec<Arc<SourceRow>>, counted: Arc<Counted>, holding: Holding },
+}
+
+/// The words of all sources.
+#[derive(Default)]
+struct Held {
     terms: Terms,
     /// By posting: the source that holds the term; ascending within a term.
     holding: Vec<u32>,
     /// By posting: how many tools of the source hold the term; each word of its name counts as one more.
     counts: Vec<u16>,
+}
+
+/// How many sources hold each term of a request.
+pub(crate) type Holding = HashMap<TermKey, u32>;
+
+/// What is counted over all sources of a catalog.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    pub(crate) sources: usize,
+    /// The average length of a source.
+    pub(crate) average: f32,
+    /// What tools are on average, by each model: one row.
+    pub(super) means: Vec<Rows>,
+}
+
+/// One source: its words and its tools' vectors.
+#[derive(Debug, Clone)]
+pub(crate) struct SourceRow {
+    terms: Terms,
+    counts: Vec<u16>,
+    /// By each model, one tool a row.
+    vectors: Vec<Rows>,
+    tools: usize,
+}
+
+impl SourceRow {
+    /// Takes the terms of a source in ascending order, each with how many tools hold it.
+    pub(super) fn new(held: impl Iterator<Item = (TermKey, u16)>, vectors: Vec<Rows>, tools: usize) -> Self {
+        let (terms, counts): (Vec<TermKey>, Vec<u16>) = held.unzip();
+        Self { terms: Terms::of(terms.into_iter()), counts, vectors, tools }
+    }
+
+    pub(super) fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    pub(super) fn counts(&self) -> &[u16] {
+        &self.counts
+    }
+
+    pub(super) fn vectors(&self) -> &[Rows] {
+        &self.vectors
+    }
+
+    pub(super) fn tools(&self) -> usize {
+        self.tools
+    }
+
+    /// Returns the terms that it holds.
+    pub(crate) fn held(&self) -> impl Iterator<Item = u64> {
+        self.terms.keys().iter().map(|term| term.0)
+    }
+
+    fn norm(&self, average: f32) -> f32 {
+        norm(self.counts.iter().map(|&count| u32::from(count)).sum(), average)
+    }
+
+    fn count(&self, term: TermKey) -> Option<u16> {
+        self.terms.look_up(term).next().map(|place| self.counts[place])
+    }
+}
+
+/// BM25's denominator without the term frequency.
+fn norm(length: u32, average: f32) -> f32 {
+    K1 * (1.0 - B + B * length as f32 / average.max(1.0))
 }
 
 impl Sources {
@@ -151,17 +233,29 @@ impl Sources {
     }
 
     pub(super) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
+        let Some(held) = self.held() else { return Ok(()) };
         writer.numbers(OF, &self.of.numbers)?;
         writer.numbers(NORMS, &self.norms)?;
-        self.terms.save(NAME, writer)?;
-        writer.numbers(HOLDING, &self.holding)?;
-        writer.numbers(COUNTS, &self.counts)
+        held.terms.save(NAME, writer)?;
+        writer.numbers(HOLDING, &held.holding)?;
+        writer.numbers(COUNTS, &held.counts)
+    }
+
+    /// The words of all sources; `None` of a part.
+    fn held(&self) -> Option<&Held> {
+        match &self.words {
+            Words::All(held) => Some(held),
+            Words::Some { .. } => None,
+        }
     }
 
     /// Returns how many bytes they take.
     pub(super) fn memory(&self) -> usize {
         let of = size_of_val(&*self.of.numbers) + size_of_val(&*self.of.ends);
-        of + self.terms.memory() + size_of_val(&*self.holding) + size_of_val(&*self.counts) + size_of_val(&*self.norms)
+        let words = self.held().map_or(0, |Held { terms, holding, counts }| {
+            terms.memory() + size_of_val(&**holding) + size_of_val(&**counts)
+        });
+        of + words + size_of_val(&*self.norms)
     }
 
     fn open(file: &SavedFile) -> Result<Self, SavedError> {
@@ -177,7 +271,7 @@ impl Sources {
         let mut sizes = vec![0; norms.len()];
         numbers.iter().for_each(|&source| sizes[source as usize] += 1);
         let terms = Terms::open(NAME, file, holding.len())?;
-        Ok(Self { of: Of::new(numbers), sizes, norms, terms, holding, counts })
+        Ok(Self { of: Of::new(numbers), sizes, norms, words: Words::All(Held { terms, holding, counts }) })
     }
 
     /// Puts the tools of each source together; `None` where sources tell nothing: there is one, or most tools stand for
@@ -216,22 +310,15 @@ impl Sources {
             return None;
         }
         words.sort_unstable();
-        let sources = Self {
-            of: Of::new(of),
-            sizes,
-            norms: Vec::new(),
-            terms: Terms::default(),
-            holding: Vec::new(),
-            counts: Vec::new(),
-        };
-        Some(sources.count(postings, &words))
+        Some(Self::count((Of::new(of), sizes), postings, &words))
     }
 
     /// Counts how many tools of each source hold a term, the words of its name beside.
-    fn count(mut self, postings: &[(usize, &Postings)], names: &[(TermKey, u32)]) -> Self {
+    fn count((of, sizes): (Of, Vec<u32>), postings: &[(usize, &Postings)], names: &[(TermKey, u32)]) -> Self {
+        let mut words = Held::default();
         let of_names = Terms::of(names.iter().map(|&(term, _)| term));
         let terms: Vec<&Terms> = postings.iter().map(|(_, postings)| postings.terms()).chain([&of_names]).collect();
-        let mut lengths = vec![0_u32; self.sizes.len()];
+        let mut lengths = vec![0_u32; sizes.len()];
         let mut counted: Vec<(u32, u32)> = Vec::new();
         each_term(&terms, |term, held| {
             // The tools of a source mostly stand together.
@@ -242,7 +329,7 @@ impl Sources {
             for (run, held) in held {
                 match postings.get(*run) {
                     Some((first, postings)) => {
-                        let of = &self.of.numbers[*first..];
+                        let of = &of.numbers[*first..];
                         postings.tools(held.clone()).iter().for_each(|&tool| count(of[tool as usize]));
                     }
                     None => names[held.clone()].iter().for_each(|&(_, source)| count(source)),
@@ -252,46 +339,103 @@ impl Sources {
             for same in counted.chunk_by(|(one, _), (other, _)| one == other) {
                 let (source, count) = (same[0].0, same.iter().map(|(_, count)| count).sum::<u32>());
                 lengths[source as usize] += count;
-                self.holding.push(source);
-                self.counts.push(u16::try_from(count).unwrap_or(u16::MAX));
+                words.holding.push(source);
+                words.counts.push(u16::try_from(count).unwrap_or(u16::MAX));
             }
             counted.clear();
-            self.terms.push(term, self.holding.len());
+            words.terms.push(term, words.holding.len());
         });
-        self.terms.shrink();
-        self.holding.shrink_to_fit();
-        self.counts.shrink_to_fit();
+        words.terms.shrink();
+        words.holding.shrink_to_fit();
+        words.counts.shrink_to_fit();
         let average = lengths.iter().sum::<u32>() as f32 / lengths.len() as f32;
-        let norm = |&length: &u32| K1 * (1.0 - B + B * length as f32 / average.max(1.0));
-        self.norms = lengths.iter().map(norm).collect();
-        self
+        let norms = lengths.iter().map(|&length| norm(length, average)).collect();
+        Self { of, sizes, norms, words: Words::All(words) }
+    }
+
+    /// Takes the sources of some tools of a larger catalog: of each tool the number of its source among `rows`.
+    pub(super) fn of_part(
+        of: Vec<u32>,
+        rows: Vec<Arc<SourceRow>>,
+        counted: &Arc<Counted>,
+        holding: Holding,
+    ) -> Self {
+        Self {
+            of: Of::new(of),
+            sizes: rows.iter().map(|row| number(row.tools)).collect(),
+            norms: rows.iter().map(|row| row.norm(counted.average)).collect(),
+            words: Words::Some { rows, counted: Arc::clone(counted), holding },
+        }
+    }
+
+    /// Returns the number of the source of a tool, and how many tools that has.
+    pub(super) fn of_tool(&self, tool: ToolId) -> (u32, u32) {
+        let source = self.of.numbers[tool.index()];
+        (source, self.sizes[source as usize])
+    }
+
+    /// Tells `each` every term with the sources that hold it, and how many tools of each do.
+    pub(super) fn each_term(&self, mut each: impl FnMut(TermKey, &[u32], &[u16])) {
+        let Some(Held { terms, holding, counts }) = self.held() else { return };
+        for (&term, held) in terms.keys().iter().zip(terms.ranges()) {
+            each(term, &holding[held.clone()], &counts[held]);
+        }
+    }
+
+    /// Returns how many sources there are, and how long they are on average.
+    pub(super) fn counted(&self) -> (usize, f32) {
+        let mut length = 0_u64;
+        self.each_term(|_, _, counts| length += counts.iter().map(|&count| u64::from(count)).sum::<u64>());
+        (self.sizes.len(), length as f32 / self.sizes.len() as f32)
     }
 
     /// Returns the BM25 score of each tool's source for the terms of a request, each with what it counts.
     pub(crate) fn keyword<'a>(&self, terms: impl Iterator<Item = (&'a str, TermKind, f32)>) -> SourceScores {
         let mut scores = vec![0.0; self.sizes.len()];
         for (term, kind, weight) in terms {
-            let held = self.terms.look_up(TermKey::of(term));
-            if held.is_empty() {
-                continue;
-            }
-            let idf = (1.0 + self.sizes.len() as f32 / held.len() as f32).ln();
-            let share = if kind == TermKind::Pair { PAIR_WEIGHT * weight } else { weight };
-            for (&source, &tools) in self.holding[held.clone()].iter().zip(&self.counts[held]) {
-                let (source, tools) = (source as usize, f32::from(tools));
+            let (key, share) = (TermKey::of(term), if kind == TermKind::Pair { PAIR_WEIGHT * weight } else { weight });
+            let idf = |sources: usize, holding: usize| (1.0 + sources as f32 / holding as f32).ln();
+            let mut add = |source: usize, idf: f32, tools: u16| {
+                let tools = f32::from(tools);
                 scores[source] += share * idf * (K1 + 1.0) * tools / (tools + self.norms[source]);
+            };
+            match &self.words {
+                Words::All(Held { terms, holding, counts }) => {
+                    let held = terms.look_up(key);
+                    let idf = idf(self.sizes.len(), held.len());
+                    for (&source, &tools) in holding[held.clone()].iter().zip(&counts[held]) {
+                        add(source as usize, idf, tools);
+                    }
+                }
+                Words::Some { rows, counted, holding } => {
+                    let idf = idf(counted.sources, holding.get(&key).map_or(1, |&holding| holding.max(1) as usize));
+                    for (source, row) in rows.iter().enumerate() {
+                        row.count(key).into_iter().for_each(|tools| add(source, idf, tools));
+                    }
+                }
             }
         }
         self.scored(scores)
     }
 
-    /// Returns the mean score of the tools of each tool's source, drawn towards the mean of all.
-    pub(crate) fn mean(&self, scores: &[f32]) -> SourceScores {
+    /// Returns the mean score of the tools of each tool's source by a model, drawn towards the mean of all. `score` scores
+    /// tools that the catalog does not hold, where it is a part of another.
+    pub(crate) fn mean(&self, scores: &[f32], model: usize, score: impl Fn(&Rows) -> Vec<f32>) -> SourceScores {
         let mut sums = vec![0.0; self.sizes.len()];
-        for (run, source) in self.of.runs() {
-            sums[source] += sum(&scores[run]);
-        }
-        let average = sums.iter().sum::<f32>() / scores.len() as f32;
+        let average = match &self.words {
+            Words::All(_) => {
+                for (run, source) in self.of.runs() {
+                    sums[source] += sum(&scores[run]);
+                }
+                sums.iter().sum::<f32>() / scores.len() as f32
+            }
+            Words::Some { rows, counted, .. } => {
+                for (of_source, row) in sums.iter_mut().zip(rows) {
+                    *of_source = sum(&score(&row.vectors[model]));
+                }
+                sum(&score(&counted.means[model]))
+            }
+        };
         for (sum, &size) in sums.iter_mut().zip(&self.sizes) {
             *sum = (*sum + TOOLS_ON_AVERAGE * average) / (size as f32 + TOOLS_ON_AVERAGE);
         }
@@ -334,7 +478,7 @@ mod tests {
     }
 
     fn mean(sources: &Sources, scores: &[f32]) -> Vec<f32> {
-        sources.mean(scores).by_tool().collect()
+        sources.mean(scores, 0, |_| unreachable!("all tools are there")).by_tool().collect()
     }
 
     fn keyword(sources: &Sources, words: &[&str]) -> Vec<f32> {

@@ -15,7 +15,7 @@ use crate::saved::{SavedError, SavedFile, Writer, fnv1a};
 /// What a term is known by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
-pub(super) struct TermKey(u64);
+pub(super) struct TermKey(pub(super) u64);
 
 impl TermKey {
     /// Hashes a term with FNV-1a of 64 bits.
@@ -25,7 +25,7 @@ impl TermKey {
 }
 
 /// Different terms in ascending order, and where the postings of each are in arrays that lie beside.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Terms {
     keys: Vec<TermKey>,
     /// Where each term's postings end; they begin where those of the term before end.
@@ -62,6 +62,11 @@ impl Terms {
     /// Returns where the postings of a term are; an empty range where there are none.
     pub(super) fn look_up(&self, term: TermKey) -> Range<usize> {
         self.keys.binary_search(&term).map_or(0..0, |place| self.postings(place))
+    }
+
+    /// Returns the terms, ascending.
+    pub(super) fn keys(&self) -> &[TermKey] {
+        &self.keys
     }
 
     /// Returns how many bytes they take.

@@ -100,12 +100,26 @@ impl Vectors {
         segment.vectors[self.model].row(place)
     }
 
+    /// Returns where the vector of one tool is kept.
+    pub(super) fn place_of(&self, tool: ToolId) -> (&Rows, usize) {
+        let (segment, place) = self.segments.find(tool);
+        (&segment.vectors[self.model], place)
+    }
+
+    /// Returns the vector of one tool as it is kept.
+    pub(super) fn rows_of(&self, tool: ToolId) -> Rows {
+        let (kept, place) = self.place_of(tool);
+        let mut rows = Rows::zeros(1, self.embedder.dimensions());
+        rows.copy(0, kept, place);
+        rows
+    }
+
     pub(crate) fn embedder(&self) -> &Arc<dyn Embedder> {
         &self.embedder
     }
 
     /// Returns the number of the model.
-    pub(super) fn model(&self) -> usize {
+    pub(crate) fn model(&self) -> usize {
         self.model
     }
 }

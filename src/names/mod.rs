@@ -149,7 +149,8 @@ impl NameTable {
         if catalog.tools().iter().any(|tool| tool.untrusted) {
             let known: HashSet<String> = names.par_iter().map(|(name, _)| normalise(name)).collect();
             for (id, tool) in catalog.ids().zip(catalog.tools()).filter(|(_, tool)| tool.untrusted) {
-                if !known.contains(&normalise(&tool.name)) && !is_reserved(&tool.name) {
+                let is_own = catalog.may_have_bare_name(id) && !is_reserved(&tool.name);
+                if is_own && !known.contains(&normalise(&tool.name)) {
                     names.push((Cow::Borrowed(&tool.name), Given::Claim(named(id))));
                 }
             }
@@ -243,8 +244,7 @@ impl NameTable {
     /// Returns the tools that a name may mean, in registration order. A name that nobody has may be a qualified one
     /// whose slash a provider's rules have changed, as in `weather_get_forecast`.
     pub(crate) fn meant(&self, name: &str) -> impl Iterator<Item = ToolId> {
-        let slashes = name.match_indices(['_', '-', '.']).take(MAX_SLASHES);
-        let mut qualified = slashes.map(|(at, _)| self.owners(&format!("{}/{}", &name[..at], &name[at + 1..])));
+        let mut qualified = qualified(name).map(|name| self.owners(&name));
         let mut owners = self.owners(name);
         if owners.is_empty() {
             owners = qualified.find(|owners| !owners.is_empty()).unwrap_or_default();
@@ -298,25 +298,43 @@ impl NameTable {
         mentions
     }
 
-    /// The names that stand in `word` as identifiers: the word itself, or else what is left of it when it is cut at
-    /// brackets and commas, then at letters of other scripts, then at dots and slashes.
+    /// The names that stand in `word` as identifiers: the word itself, or else what is left of it when it is cut.
     fn identifiers<'t>(&self, word: &'t str) -> Vec<&'t str> {
-        const CUTS: [fn(char) -> bool; 4] = [
-            |_| false,
-            |c| !(c.is_alphanumeric() || "_-.:/".contains(c)),
-            |c| !(c.is_ascii_alphanumeric() || "_-.:/".contains(c)),
-            |c| !(c.is_ascii_alphanumeric() || "_-".contains(c)),
-        ];
         let known = |part: &&str| is_identifier(part) && !self.owners(part).is_empty();
-        CUTS.into_iter()
-            .map(|is_cut| {
-                let parts = word.split(is_cut);
-                let parts = parts.flat_map(|part| [part, part.trim_matches(['.', ':', '/', '-'])]);
-                parts.filter(known).collect::<Vec<_>>()
-            })
-            .find(|names| !names.is_empty())
-            .unwrap_or_default()
+        let names = CUTS.into_iter().map(|is_cut| parts(word, is_cut).filter(known).collect::<Vec<_>>());
+        names.into_iter().find(|names| !names.is_empty()).unwrap_or_default()
     }
+}
+
+/// The qualified names that `name` may be, where a provider's rules have changed a slash.
+pub(crate) fn qualified(name: &str) -> impl Iterator<Item = String> {
+    let slashes = name.match_indices(['_', '-', '.']).take(MAX_SLASHES);
+    slashes.map(|(at, _)| format!("{}/{}", &name[..at], &name[at + 1..]))
+}
+
+/// Every name by which `text` could name a tool outright, whatever tools there are: what [`NameTable::mentions`] looks up.
+pub(crate) fn possible_mentions(text: &str) -> BTreeSet<&str> {
+    let mut possible: BTreeSet<&str> = std::iter::once(text.trim()).chain(quoted(text)).collect();
+    for word in text.split_whitespace() {
+        for parts in CUTS.map(|is_cut| parts(word, is_cut)) {
+            possible.extend(parts.filter(|part| is_identifier(part)));
+        }
+    }
+    possible
+}
+
+/// Where a word is cut that may be an identifier: nowhere, or else at brackets and commas, then at letters of other scripts, then at
+/// dots and slashes.
+const CUTS: [fn(char) -> bool; 4] = [
+    |_| false,
+    |c| !(c.is_alphanumeric() || "_-.:/".contains(c)),
+    |c| !(c.is_ascii_alphanumeric() || "_-.:/".contains(c)),
+    |c| !(c.is_ascii_alphanumeric() || "_-".contains(c)),
+];
+
+/// The parts of a word, each as it is and without signs around it.
+fn parts(word: &str, is_cut: fn(char) -> bool) -> impl Iterator<Item = &str> {
+    word.split(is_cut).flat_map(|part| [part, part.trim_matches(['.', ':', '/', '-'])])
 }
 
 /// The words of a name, in lowercase letters: what stands between separators and changes of case.

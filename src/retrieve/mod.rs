@@ -15,8 +15,10 @@ pub(crate) use keyword::keyword;
 pub(crate) use semantic::semantic;
 pub(crate) use terms::{FoundTerm, QueryTerm, query_terms};
 
+use ndarray::ArrayView2;
+
 use crate::access::Eligibility;
-use crate::index::{Index, SourceScores};
+use crate::index::{Index, Rows, SourceScores, Vectors};
 use crate::ranking::{Candidate, ToolId, reaching};
 
 /// What one retriever says of every tool.
@@ -37,9 +39,11 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// Makes a signal of a request's cosine similarities to the tools.
-    pub(crate) fn cosines(scores: Vec<f32>, index: &Index) -> Self {
-        let sources = index.sources.as_ref().map(|sources| sources.mean(&scores));
+    /// Makes a signal of a request's cosine similarities to the tools: the unit vectors of the request are `request`, that of the
+    /// whole first, and then those of its sentences, where there are several.
+    pub(crate) fn cosines(scores: Vec<f32>, index: &Index, vectors: &Vectors, request: ArrayView2<'_, f32>) -> Self {
+        let score = |rows: &Rows| semantic::half_best(&mut rows.cosines(request));
+        let sources = index.sources.as_ref().map(|sources| sources.mean(&scores, vectors.model(), score));
         Self { scores, floor: f32::NEG_INFINITY, ceiling: 1.0, context: None, sources, examples: None }
     }
 

@@ -10,6 +10,8 @@ use serde::{Serialize, Serializer};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Stage {
+    /// Asking a shared store for candidates; only where the catalog lies in one.
+    Store,
     /// Who may see what.
     Eligibility,
     /// The keyword retriever.
@@ -37,6 +39,7 @@ pub enum Stage {
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            Self::Store => "store",
             Self::Eligibility => "eligibility",
             Self::Keyword => "keyword",
             Self::Semantic => "semantic",

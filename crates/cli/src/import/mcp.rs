@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use picktools::catalog::{CatalogFile, Conflicts};
-use picktools::{Catalog, CatalogOptions, store};
+use picktools::{Catalog, CatalogOptions, disk};
 
 use super::filter::{Filter, FilterArgs};
 use super::watch::watch;

@@ -1,0 +1,135 @@
+//! A catalog of some tools of a larger one, which is decided on as the larger one would be.
+//!
+//! What a name permits, which tool a bare name belongs to and which roles there are depends on tools that a part does not
+//! hold. So a part knows of the whole what such decisions rest on, and never takes its own tools for all.
+
+use std::sync::{Arc, OnceLock};
+
+use serde::{Deserialize, Serialize};
+
+use super::definitions::{Definitions, Digest};
+use super::options::CatalogOptions;
+use super::sources::{Known, Sources};
+use super::{Catalog, Ids, Tool};
+use crate::ranking::ToolId;
+use crate::saved::Texts;
+use crate::schema::Validators;
+
+/// What decisions on a part of a catalog rest on.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    /// The digest of the whole.
+    pub(crate) digest: String,
+    /// A tool of each policy, without anything else.
+    pub(crate) policies: Vec<Tool>,
+    pub(crate) sources: Arc<Known>,
+    pub(crate) groups: Vec<WholeGroup>,
+    /// The untrusted sources, which unknown values are told of.
+    pub(crate) options: CatalogOptions,
+}
+
+/// How many tools of one policy and one source there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WholeGroup {
+    /// The number of the policy.
+    pub(crate) policy: u32,
+    /// The number of the source.
+    pub(crate) source: Option<u32>,
+    pub(crate) size: usize,
+}
+
+/// What makes a catalog a part of another.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    pub(crate) whole: Arc<Whole>,
+    /// The untrusted tools that do not have their bare names; ascending.
+    nameless: Arc<[ToolId]>,
+}
+
+/// A tool of a part.
+pub(crate) struct PartTool {
+    pub(crate) tool: Arc<Tool>,
+    pub(crate) digest: Digest,
+    /// The number of its source in the whole.
+    pub(crate) source: Option<u32>,
+    /// Whether the bare name is its own, as the whole has it.
+    pub(crate) has_bare_name: bool,
+}
+
+impl Whole {
+    /// Says of a catalog what decisions on its parts rest on.
+    pub(crate) fn of(catalog: &Catalog) -> Self {
+        let grouping = catalog.grouping();
+        let number = |number: usize| u32::try_from(number).expect("a catalog holds fewer than 2^32 tools");
+        let group = |group: &super::Group| WholeGroup {
+            policy: number(group.policy),
+            source: catalog.source_number(group.tool).map(number),
+            size: group.size,
+        };
+        Self {
+            digest: catalog.digest().to_owned(),
+            policies: grouping.policies.iter().map(|&tool| policy_of(catalog.tool(tool))).collect(),
+            sources: Arc::clone(catalog.sources().known()),
+            groups: grouping.groups.iter().map(group).collect(),
+            options: CatalogOptions {
+                untrusted_sources: catalog.options.untrusted_sources.clone(),
+                ..CatalogOptions::default()
+            },
+        }
+    }
+}
+
+/// Returns a tool that is decided on as `tool` is, wherever it comes from.
+fn policy_of(tool: &Tool) -> Tool {
+    Tool {
+        safe: tool.safe,
+        annotations: tool.annotations.clone(),
+        safety: tool.safety.clone(),
+        allowed_roles: tool.allowed_roles.clone(),
+        modes: tool.modes.clone(),
+        capabilities: tool.capabilities.clone(),
+        cost: tool.cost,
+        untrusted: tool.untrusted,
+        ..Tool::without_arguments("policy", "")
+    }
+}
+
+impl Catalog {
+    /// Makes a catalog of some tools of a larger one, in the order of that.
+    pub(crate) fn part(whole: &Arc<Whole>, tools: Vec<PartTool>) -> Self {
+        let places = || (0..tools.len()).map(ToolId::from_index);
+        let ids = tools.iter().zip(places()).map(|(part, id)| (part.tool.id.as_str(), id.0)).collect();
+        let (texts, of) = Texts::new(ids);
+        let nameless = tools.iter().zip(places()).filter(|(part, _)| part.tool.untrusted && !part.has_bare_name);
+        Self {
+            ids: Arc::new(Ids { texts, tools: of }),
+            sources: Arc::new(Sources::among(&whole.sources, tools.iter().map(|part| part.source))),
+            exemplified: tools
+                .iter()
+                .zip(places())
+                .filter(|(part, _)| !part.tool.examples.is_empty())
+                .map(|(_, id)| id)
+                .collect(),
+            digest: whole.digest.clone(),
+            digests: tools.iter().map(|part| part.digest).collect(),
+            notices: Vec::new(),
+            validators: Arc::new(Validators::new(None)),
+            options: whole.options.clone(),
+            grouping: Arc::default(),
+            part: Some(Part { whole: Arc::clone(whole), nameless: nameless.map(|(_, id)| id).collect() }),
+            definitions: Definitions::Read(tools.into_iter().map(|part| part.tool).collect()),
+            saved: None,
+            fault: Arc::new(OnceLock::new()),
+        }
+    }
+
+    /// Returns what this catalog is a part of.
+    pub(crate) fn whole(&self) -> Option<&Arc<Whole>> {
+        self.part.as_ref().map(|part| &part.whole)
+    }
+
+    /// Returns `true` if a tool's bare name may be its own, as far as tools are concerned that this catalog does not hold.
+    pub(crate) fn may_have_bare_name(&self, tool: ToolId) -> bool {
+        self.part.as_ref().is_none_or(|part| part.nameless.binary_search(&tool).is_err())
+    }
+}

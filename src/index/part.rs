@@ -1,0 +1,242 @@
+//! An index over some tools of a larger snapshot, which scores each as that would.
+//!
+//! What depends on one tool alone lies in its [`Row`]; what is counted over all tools is told: how many there are, how long they are
+//! on average, and how many hold each term of the request. So the scores of a part are those of the whole.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt};
+use serde::{Deserialize, Serialize};
+
+use super::copies::Copies;
+use super::row::{Row, RowKey, SourceKey, Standing};
+use super::rows::Rows;
+use super::segment::Segments;
+use super::sources::{Counted, SourceRow, Sources};
+use super::terms::TermKey;
+use super::twins::Twins;
+use super::vectors::Vectors;
+use super::{Index, IndexError};
+use crate::catalog::{Catalog, PartTool, Whole};
+use crate::embed::Embedder;
+use crate::index::KeywordIndex;
+use crate::names::{NameTable, ResolvedVia};
+use crate::ranking::ToolId;
+
+/// What is counted over all tools of a snapshot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Counts {
+    pub(crate) tools: usize,
+    /// How long all tools are together, in units of the field weights.
+    pub(crate) length: u64,
+    /// How many sources there are and how long they are on average, where sources tell something.
+    pub(crate) sources: Option<(usize, f32)>,
+    /// What tools are on average, by each model.
+    pub(crate) means: Vec<Vec<f32>>,
+}
+
+/// A snapshot of which there is a part here.
+pub(crate) struct PartOf {
+    pub(crate) whole: Arc<Whole>,
+    counts: Counts,
+    counted: Option<Arc<Counted>>,
+    pub(crate) embedders: Vec<Arc<dyn Embedder>>,
+    /// By name, the number of each source.
+    sources: HashMap<String, u32>,
+}
+
+/// How many tools, and how many sources, hold each term of a request.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RequestTerms {
+    tools: HashMap<TermKey, u32>,
+    sources: HashMap<TermKey, u32>,
+}
+
+impl RequestTerms {
+    /// Notes that so many tools and sources hold a term.
+    pub(crate) fn insert(&mut self, term: u64, tools: u32, sources: u32) {
+        self.tools.insert(TermKey(term), tools);
+        self.sources.insert(TermKey(term), sources);
+    }
+}
+
+impl PartOf {
+    /// Takes what is known of a snapshot, and the models that its vectors are by.
+    pub(crate) fn new(whole: Whole, counts: Counts, embedders: Vec<Arc<dyn Embedder>>) -> Self {
+        let mean = |mean: &Vec<f32>| {
+            let mut rows = Rows::zeros(1, mean.len());
+            rows.set(0, mean);
+            rows
+        };
+        let means: Vec<Rows> = counts.means.iter().map(mean).collect();
+        let counted = counts.sources.map(|(sources, average)| Arc::new(Counted { sources, average, means }));
+        let sources = (0..).zip(whole.sources.names()).map(|(number, name)| (name.clone(), number)).collect();
+        Self { whole: Arc::new(whole), counts, counted, embedders, sources }
+    }
+}
+
+impl Index {
+    /// Indexes some tools of a snapshot, in the order of that, for requests whose terms are told. Of each tool's source that
+    /// tells something with others there is a row in `sources`.
+    pub(crate) fn part(
+        of: &PartOf,
+        rows: &[(RowKey, Arc<Row>)],
+        sources: &HashMap<SourceKey, Arc<SourceRow>>,
+        terms: RequestTerms,
+    ) -> Result<Self, IndexError> {
+        let part_tool = |(_, row): &(RowKey, Arc<Row>)| PartTool {
+            tool: Arc::clone(&row.tool),
+            digest: row.digest,
+            source: row.tool.source.as_ref().and_then(|source| of.sources.get(source).copied()),
+            has_bare_name: row.has_bare_name,
+        };
+        let catalog = Catalog::part(&of.whole, rows.iter().map(part_tool).collect());
+        let segments = Segments::new(rows.iter().map(|(_, row)| Arc::clone(&row.segment)));
+        let places: HashMap<RowKey, ToolId> = (0..).zip(rows).map(|(place, (key, _))| (*key, ToolId(place))).collect();
+        let copies = rows.iter().filter(|(_, row)| !row.copies.is_empty()).map(|(key, row)| {
+            let originals = row.copies.iter().filter_map(|original| places.get(original).copied());
+            (places[key], originals.collect())
+        });
+        let copies = Copies::of_part(copies.collect::<BTreeMap<_, _>>());
+        let of_sources = of.counted.as_ref().map(|counted| {
+            let (mut numbers, mut known, mut all) = (Vec::with_capacity(rows.len()), HashMap::new(), Vec::new());
+            for (_, row) in rows {
+                let together = row.source.and_then(|key| Some((key, sources.get(&key)?)));
+                let number = match together {
+                    Some((key, together)) => *known.entry(key).or_insert_with(|| {
+                        all.push(Arc::clone(together));
+                        all.len() - 1
+                    }),
+                    None => {
+                        all.push(Arc::new(row.alone()));
+                        all.len() - 1
+                    }
+                };
+                numbers.push(super::terms::number(number));
+            }
+            Sources::of_part(numbers, all, counted, terms.sources)
+        });
+        let models = of.embedders.iter().enumerate();
+        let vectors = models.map(|(model, embedder)| Vectors::new(Arc::clone(embedder), segments.clone(), model));
+        Ok(Self {
+            names: NameTable::unlogged(&catalog)?,
+            twins: Twins::new(&segments),
+            copies,
+            vectors: vectors.collect(),
+            keyword: KeywordIndex::of_part(segments, of.counts.tools, of.counts.length, terms.tools),
+            sources: of_sources,
+            catalog,
+            left_out: None,
+            cache: None,
+        })
+    }
+
+    /// Indexes the tools of a snapshot that there are here, be it all of them or not: what is counted is counted over these.
+    pub(crate) fn whole(of: &PartOf, rows: &[(RowKey, Arc<Row>)]) -> Result<Self, IndexError> {
+        let index = Self::part(of, rows, &HashMap::new(), RequestTerms::default())?;
+        let segments = index.keyword.segments().clone().together(of.embedders.len());
+        let sources = Sources::new(&index.catalog, &segments.postings());
+        let vectors = of.embedders.iter().enumerate();
+        let vectors = vectors.map(|(model, embedder)| Vectors::new(Arc::clone(embedder), segments.clone(), model));
+        Ok(Self { vectors: vectors.collect(), keyword: KeywordIndex::new(segments), sources, ..index })
+    }
+
+    /// Returns what is counted over all tools.
+    pub(crate) fn counts(&self) -> Counts {
+        let mean = |vectors: &Vectors| {
+            let mut mean = vec![0.0_f32; vectors.embedder().dimensions()];
+            for tool in self.catalog.ids() {
+                mean.iter_mut().zip(vectors.of(tool)).for_each(|(sum, value)| *sum += value);
+            }
+            mean.iter_mut().for_each(|sum| *sum /= self.catalog.len().max(1) as f32);
+            mean
+        };
+        Counts {
+            tools: self.catalog.len(),
+            length: self.keyword.segments().length(),
+            sources: self.sources.as_ref().map(Sources::counted),
+            means: self.vectors.iter().map(mean).collect(),
+        }
+    }
+
+    /// Returns every term with how many tools hold it.
+    pub(crate) fn term_counts(&self) -> impl Iterator<Item = (u64, u32)> {
+        let terms = self.keyword.segments().whole().postings.terms();
+        let holding = terms.ranges().map(|held| super::terms::number(held.len()));
+        terms.keys().iter().map(|term| term.0).zip(holding)
+    }
+
+    /// Returns what of each tool depends on the tools around it, and by what its row is known.
+    pub(crate) fn standings(&self, models: &[String]) -> Vec<(RowKey, Standing)> {
+        let digests = self.catalog.digests();
+        let standing = |id: ToolId| {
+            let tool = self.catalog.tool(id);
+            let source = self.sources.as_ref().is_some_and(|sources| sources.of_tool(id).1 > 1);
+            let source = tool.source.as_deref().filter(|_| source).map(|source| SourceKey::of(source, tool.untrusted));
+            let owners = || self.names.owners(&tool.name).iter();
+            let is_own = || owners().any(|owner| owner.tool == id && owner.via == ResolvedVia::Name);
+            Standing { has_bare_name: !tool.untrusted || is_own(), source, copies: Vec::new() }
+        };
+        let keyed = |id: ToolId| {
+            let standing = standing(id);
+            (standing.key(&digests[id.index()], models), standing)
+        };
+        let mut standings: Vec<(RowKey, Standing)> = self.catalog.ids().map(keyed).collect();
+        // Copies are untrusted, and what they copy is trusted and copies nothing.
+        for (copy, originals) in self.copies.all() {
+            let copies = originals.iter().map(|original| standings[original.index()].0).collect();
+            let (key, standing) = &mut standings[copy.index()];
+            standing.copies = copies;
+            *key = standing.key(&digests[copy.index()], models);
+        }
+        standings
+    }
+
+    /// Returns the sources that tell something together and that `is_wanted` accepts, with their rows.
+    pub(crate) fn source_rows(&self, is_wanted: impl Fn(&SourceKey) -> bool) -> Vec<(SourceKey, SourceRow)> {
+        let Some(sources) = &self.sources else { return Vec::new() };
+        /// A source that is being put together.
+        #[derive(Default)]
+        struct Made {
+            key: Option<SourceKey>,
+            held: Vec<(TermKey, u16)>,
+            tools: Vec<ToolId>,
+        }
+        let mut made: HashMap<u32, Made> = HashMap::new();
+        for id in self.catalog.ids() {
+            let ((number, tools), tool) = (sources.of_tool(id), self.catalog.tool(id));
+            let Some(name) = tool.source.as_deref().filter(|_| tools > 1) else { continue };
+            let key = SourceKey::of(name, tool.untrusted);
+            if is_wanted(&key) {
+                let made = made.entry(number).or_default();
+                made.key = Some(key);
+                made.tools.push(id);
+            }
+        }
+        sources.each_term(|term, holding, counts| {
+            for (source, &count) in holding.iter().zip(counts) {
+                if let Some(made) = made.get_mut(source) {
+                    made.held.push((term, count));
+                }
+            }
+        });
+        let row = |Made { key, held, tools }: Made| {
+            let count = tools.len();
+            let rows = |vectors: &Vectors| Rows::gathered(tools.iter().map(|&tool| vectors.place_of(tool)));
+            let vectors = self.vectors.iter().filter_map(rows).collect();
+            Some((key?, SourceRow::new(held.into_iter(), vectors, count)))
+        };
+        made.into_values().filter_map(row).collect()
+    }
+
+    /// Returns every term that sources hold, with how many do; a tool that stands for itself is one.
+    pub(crate) fn source_term_counts(&self) -> Vec<(u64, u32)> {
+        let mut counts = Vec::new();
+        if let Some(sources) = &self.sources {
+            sources.each_term(|term, holding, _| counts.push((term.0, super::terms::number(holding.len()))));
+        }
+        counts
+    }
+}

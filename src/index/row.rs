@@ -1,0 +1,322 @@
+//! What is known of one tool, or of one source, as it lies in a store: bytes that say whether they are whole.
+//!
+//! A row holds what a segment of that tool alone holds, and the definition. Whoever can write to a store can write tools; but
+//! whatever stands there, reading gives an error and never a panic.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use super::Index;
+use super::occurrences::Fields;
+use super::postings::Postings;
+use super::rows::{MAX_DIMENSIONS, Rows};
+use super::segment::Segment;
+use super::sources::SourceRow;
+use super::terms::{TermKey, Terms};
+use super::twins::{Likeness, likeness};
+use crate::catalog::{Digest, Tool, serialise};
+use crate::ranking::ToolId;
+use crate::text::Field;
+
+/// The version of the form of rows, and of how tools are read into words.
+const VERSION: u8 = 1;
+
+/// A row that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct DamagedRow(String);
+
+fn damaged(message: &str) -> DamagedRow {
+    DamagedRow(message.to_owned())
+}
+
+/// What is known of a tool of a snapshot.
+pub(crate) struct Row {
+    pub(crate) tool: Arc<Tool>,
+    pub(crate) digest: Digest,
+    /// Its place in the snapshot when it was written, by which tools are in order.
+    pub(crate) place: u32,
+    /// Whether the bare name is its own.
+    pub(crate) has_bare_name: bool,
+    /// The source that it tells something with others of; `None` where it stands for itself.
+    pub(crate) source: Option<SourceKey>,
+    /// The trusted tools that it copies, by the keys of their rows.
+    pub(crate) copies: Vec<RowKey>,
+    pub(super) segment: Arc<Segment>,
+}
+
+/// By what the row of a tool is known: a digest of all that it holds but its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RowKey(pub(crate) [u8; 16]);
+
+/// By what the row of a source is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SourceKey(pub(crate) [u8; 16]);
+
+impl fmt::Display for RowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Display for SourceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl SourceKey {
+    /// The tools of a source, trusted or not, tell something together.
+    pub(crate) fn of(source: &str, untrusted: bool) -> Self {
+        Self(start(Sha256::new().chain_update([u8::from(untrusted)]).chain_update(source)))
+    }
+}
+
+/// What a digest begins with, which tells as well as all of it.
+fn start(digest: Sha256) -> [u8; 16] {
+    let digest: Digest = digest.finalize().into();
+    let mut start = [0; 16];
+    start.copy_from_slice(&digest[..16]);
+    start
+}
+
+/// What of a tool depends on the tools around it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Standing {
+    pub(crate) has_bare_name: bool,
+    pub(crate) source: Option<SourceKey>,
+    pub(crate) copies: Vec<RowKey>,
+}
+
+impl Standing {
+    /// Returns by what the row of a tool is known that stands so; `models` are those whose vectors the row has.
+    pub(crate) fn key(&self, definition: &Digest, models: &[String]) -> RowKey {
+        let mut digest = Sha256::new();
+        digest.update([VERSION, u8::from(self.has_bare_name), u8::from(self.source.is_some())]);
+        digest.update(definition);
+        digest.update(self.source.unwrap_or(SourceKey([0; 16])).0);
+        self.copies.iter().for_each(|copied| digest.update(copied.0));
+        for model in models {
+            digest.update((model.len() as u64).to_le_bytes());
+            digest.update(model);
+        }
+        RowKey(start(digest))
+    }
+}
+
+impl Row {
+    /// Collects what an index knows of a tool.
+    pub(crate) fn of(index: &Index, tool: ToolId, standing: Standing) -> Self {
+        let definition = Arc::clone(index.catalog.tool(tool));
+        let vectors = index.vectors.iter().map(|vectors| vectors.rows_of(tool)).collect();
+        let Standing { has_bare_name, source, copies } = standing;
+        let (postings, likenesses) = (Postings::build(std::slice::from_ref(&definition)), vec![likeness(&definition)]);
+        Self {
+            digest: index.catalog.digests()[tool.index()],
+            tool: definition,
+            place: tool.0,
+            has_bare_name,
+            source,
+            copies,
+            segment: Arc::new(Segment { postings, vectors, likenesses }),
+        }
+    }
+
+    /// Returns the terms that the tool holds, each with how often it is counted, in halves, and whether it stands in a name.
+    pub(crate) fn terms(&self) -> impl Iterator<Item = (u64, u16, bool)> {
+        let of_name = Fields::one(Field::Name).bits() | Fields::one(Field::Title).bits() | Fields::one(Field::Aliases).bits();
+        self.segment.postings.held().map(move |(term, frequency, fields)| (term.0, frequency, fields.bits() & of_name != 0))
+    }
+
+    /// Returns the unit vector of the tool by each model, as near as it is kept.
+    pub(crate) fn vectors(&self) -> impl Iterator<Item = Vec<f32>> {
+        self.segment.vectors.iter().map(|rows| rows.row(0).to_vec())
+    }
+
+    /// The source that the tool is for itself.
+    pub(crate) fn alone(&self) -> SourceRow {
+        let held = self.segment.postings.held().map(|(term, ..)| (term, 1));
+        SourceRow::new(held, self.segment.vectors.clone(), 1)
+    }
+
+    /// Writes it down.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(2_048);
+        out.extend([VERSION, u8::from(self.has_bare_name), u8::from(self.source.is_some())]);
+        out.extend(self.place.to_le_bytes());
+        out.extend(self.source.unwrap_or(SourceKey([0; 16])).0);
+        put_length(&mut out, self.copies.len());
+        self.copies.iter().for_each(|copied| out.extend(copied.0));
+        let definition = serialise(&self.tool);
+        put_length(&mut out, definition.len());
+        out.extend(definition);
+        let Segment { postings, vectors, likenesses } = &*self.segment;
+        out.extend(postings.lengths()[0].to_le_bytes());
+        let held: Vec<_> = postings.held().collect();
+        put_length(&mut out, held.len());
+        held.iter().for_each(|(term, ..)| out.extend(term.0.to_le_bytes()));
+        held.iter().for_each(|(_, frequency, _)| out.extend(frequency.to_le_bytes()));
+        out.extend(held.iter().map(|(.., fields)| fields.bits()));
+        out.extend(likenesses[0].unwrap_or_default());
+        put_length(&mut out, vectors.len());
+        vectors.iter().for_each(|rows| put_rows(&mut out, rows));
+        sealed(out)
+    }
+
+    /// Reads the row that is known by `key`, with vectors by `models`, each with its dimensions.
+    pub(crate) fn of_bytes(bytes: &[u8], key: RowKey, models: &[(String, usize)]) -> Result<Self, DamagedRow> {
+        let mut bytes = Bytes::unsealed(bytes)?;
+        let [version, has_bare_name, has_source] = bytes.array()?;
+        if version != VERSION {
+            return Err(DamagedRow(format!("it is of version {version}, not {VERSION}; publish the catalog again")));
+        }
+        let (has_bare_name, place) = (has_bare_name != 0, u32::from_le_bytes(bytes.array()?));
+        let source = Some(SourceKey(bytes.array()?)).filter(|_| has_source != 0);
+        let copies = (0..bytes.length(16)?).map(|_| bytes.array().map(RowKey)).collect::<Result<_, _>>()?;
+        let length = bytes.length(1)?;
+        let definition = bytes.take(length)?;
+        let digest: Digest = Sha256::digest(definition).into();
+        let standing = Standing { has_bare_name, source, copies };
+        let names: Vec<String> = models.iter().map(|(name, _)| name.clone()).collect();
+        if standing.key(&digest, &names) != key {
+            return Err(damaged("it is not the row that its key says"));
+        }
+        let tool: Tool =
+            serde_json::from_slice(definition).map_err(|error| DamagedRow(format!("its definition: {error}")))?;
+        let length = u32::from_le_bytes(bytes.array()?);
+        let (terms, count) = bytes.terms()?;
+        let frequencies = bytes.numbers(count, u16::from_le_bytes)?;
+        let fields = bytes.take(count)?;
+        if fields.contains(&0) {
+            return Err(damaged("a term stands in no field"));
+        }
+        let fields = fields.iter().map(|&bits| Fields::of_bits(bits)).collect();
+        let likeness: Likeness = bytes.array()?;
+        let likeness = Some(likeness).filter(|likeness| *likeness != Likeness::default());
+        let vectors = bytes.vectors(models, Some(1))?;
+        bytes.end()?;
+        let postings = Postings::of_one_tool(terms, frequencies, fields, length);
+        let segment = Arc::new(Segment { postings, vectors, likenesses: vec![likeness] });
+        let Standing { has_bare_name, source, copies } = standing;
+        Ok(Self { tool: Arc::new(tool), digest, place, has_bare_name, source, copies, segment })
+    }
+}
+
+impl SourceRow {
+    /// Writes it down.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        put_length(&mut out, self.terms().len());
+        self.terms().keys().iter().for_each(|term| out.extend(term.0.to_le_bytes()));
+        self.counts().iter().for_each(|count| out.extend(count.to_le_bytes()));
+        put_length(&mut out, self.tools());
+        put_length(&mut out, self.vectors().len());
+        self.vectors().iter().for_each(|rows| put_rows(&mut out, rows));
+        sealed(out)
+    }
+
+    /// Reads one that has vectors by `models`, each with its dimensions.
+    pub(crate) fn of_bytes(bytes: &[u8], models: &[(String, usize)]) -> Result<Self, DamagedRow> {
+        let mut bytes = Bytes::unsealed(bytes)?;
+        let [version] = bytes.array()?;
+        if version != VERSION {
+            return Err(DamagedRow(format!("it is of version {version}, not {VERSION}; publish the catalog again")));
+        }
+        let (terms, count) = bytes.terms()?;
+        let counts = bytes.numbers(count, u16::from_le_bytes)?;
+        let tools = bytes.length(0)?;
+        let vectors = bytes.vectors(models, Some(tools))?;
+        bytes.end()?;
+        Ok(Self::new(terms.keys().iter().copied().zip(counts), vectors, tools))
+    }
+}
+
+fn put_length(out: &mut Vec<u8>, length: usize) {
+    out.extend(u32::try_from(length).expect("a row holds fewer than 2^32 of anything").to_le_bytes());
+}
+
+fn put_rows(out: &mut Vec<u8>, rows: &Rows) {
+    let (values, scales) = rows.parts();
+    put_length(out, rows.len());
+    scales.iter().for_each(|scale| out.extend(scale.to_le_bytes()));
+    out.extend(values.iter().map(|&value| value.to_le_bytes()[0]));
+}
+
+/// Puts a checksum behind bytes.
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let sum = twox_hash::XxHash3_64::oneshot(&bytes);
+    bytes.extend(sum.to_le_bytes());
+    bytes
+}
+
+/// Bytes that are read from the front.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    /// Begins to read bytes whose checksum is right.
+    fn unsealed(bytes: &'a [u8]) -> Result<Self, DamagedRow> {
+        let (bytes, sum) = bytes.split_last_chunk::<8>().ok_or_else(|| damaged("it is cut short"))?;
+        let whole = twox_hash::XxHash3_64::oneshot(bytes) == u64::from_le_bytes(*sum);
+        whole.then_some(Self(bytes)).ok_or_else(|| damaged("its checksum is wrong"))
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], DamagedRow> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or_else(|| damaged("it is cut short"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], DamagedRow> {
+        let (array, rest) = self.0.split_first_chunk::<N>().ok_or_else(|| damaged("it is cut short"))?;
+        self.0 = rest;
+        Ok(*array)
+    }
+
+    /// Reads how many there are of what takes so many bytes at least.
+    fn length(&mut self, bytes_each: usize) -> Result<usize, DamagedRow> {
+        let length = u32::from_le_bytes(self.array()?) as usize;
+        let fits = length.checked_mul(bytes_each).is_some_and(|bytes| bytes <= self.0.len());
+        fits.then_some(length).ok_or_else(|| damaged("it is cut short"))
+    }
+
+    fn numbers<const N: usize, T>(&mut self, count: usize, read: fn([u8; N]) -> T) -> Result<Vec<T>, DamagedRow> {
+        let bytes = self.take(count.checked_mul(N).ok_or_else(|| damaged("it is cut short"))?)?;
+        Ok(bytes.as_chunks::<N>().0.iter().map(|chunk| read(*chunk)).collect())
+    }
+
+    /// Reads terms, of which each has one posting.
+    fn terms(&mut self) -> Result<(Terms, usize), DamagedRow> {
+        let count = self.length(8)?;
+        let keys = self.numbers(count, |bytes| TermKey(u64::from_le_bytes(bytes)))?;
+        if !keys.is_sorted_by(|a, b| a < b) {
+            return Err(damaged("its terms are not in order"));
+        }
+        Ok((Terms::of(keys.into_iter()), count))
+    }
+
+    /// Reads vectors by each of `models`; as many by each, where it is said how many.
+    fn vectors(&mut self, models: &[(String, usize)], tools: Option<usize>) -> Result<Vec<Rows>, DamagedRow> {
+        if self.length(0)? != models.len() {
+            return Err(damaged("it has vectors of other models"));
+        }
+        let read = models.iter().map(|&(_, dimensions)| {
+            let count = self.length(4)?;
+            let scales = self.numbers(count, f32::from_le_bytes)?;
+            let length = count.checked_mul(dimensions).filter(|_| dimensions <= MAX_DIMENSIONS);
+            let values = self.take(length.ok_or_else(|| damaged("it is cut short"))?)?;
+            let sound = scales.iter().all(|scale| scale.is_finite() && *scale >= 0.0);
+            if !sound || tools.is_some_and(|tools| tools != count) {
+                return Err(damaged("its vectors are not sound"));
+            }
+            let values = values.iter().map(|&value| i8::from_le_bytes([value])).collect();
+            Ok(Rows::of_parts(dimensions, values, scales))
+        });
+        read.collect()
+    }
+
+    fn end(&self) -> Result<(), DamagedRow> {
+        self.0.is_empty().then_some(()).ok_or_else(|| damaged("something stands behind its end"))
+    }
+}

@@ -1,0 +1,107 @@
+//! Rows that a process keeps of a store: those that were asked for last.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use foldhash::{HashMap, HashMapExt};
+use lru::LruCache;
+
+use crate::index::{Row, RowKey, SourceKey, SourceRow};
+
+/// How many counts of terms are kept.
+const MOST_TERMS: usize = 100_000;
+
+/// What is kept of a store. A row is known by a digest of what it holds, and is never stale; what is known of sources and terms
+/// is that of one snapshot.
+pub(super) struct Kept {
+    rows: Mutex<LruCache<RowKey, Arc<Row>>>,
+    of_snapshot: Mutex<OfSnapshot>,
+}
+
+#[derive(Default)]
+struct OfSnapshot {
+    version: u64,
+    sources: HashMap<SourceKey, Arc<SourceRow>>,
+    terms: HashMap<u64, (u32, u32)>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Kept {
+    /// Keeps so many rows.
+    pub(super) fn new(rows: usize) -> Self {
+        let rows = LruCache::new(NonZeroUsize::new(rows).unwrap_or(NonZeroUsize::MIN));
+        Self { rows: Mutex::new(rows), of_snapshot: Mutex::default() }
+    }
+
+    /// Returns those of the rows that are kept.
+    pub(super) fn rows(&self, keys: impl Iterator<Item = RowKey>) -> HashMap<RowKey, Arc<Row>> {
+        let mut rows = lock(&self.rows);
+        keys.filter_map(|key| Some((key, Arc::clone(rows.get(&key)?)))).collect()
+    }
+
+    /// Keeps rows.
+    pub(super) fn keep(&self, new: impl Iterator<Item = (RowKey, Arc<Row>)>) {
+        let mut rows = lock(&self.rows);
+        new.for_each(|(key, row)| drop(rows.put(key, row)));
+    }
+
+    /// Keeps rows no more.
+    pub(super) fn drop_rows(&self, keys: impl Iterator<Item = RowKey>) {
+        let mut rows = lock(&self.rows);
+        keys.for_each(|key| drop(rows.pop(&key)));
+    }
+
+    /// Returns how many rows are kept.
+    pub(super) fn len(&self) -> usize {
+        lock(&self.rows).len()
+    }
+
+    /// Returns all rows that are kept.
+    pub(super) fn all(&self) -> Vec<(RowKey, Arc<Row>)> {
+        lock(&self.rows).iter().map(|(key, row)| (*key, Arc::clone(row))).collect()
+    }
+
+    /// Returns those of the sources and of the counts of terms that are kept of a snapshot.
+    pub(super) fn of_snapshot(
+        &self,
+        version: u64,
+        sources: impl Iterator<Item = SourceKey>,
+        terms: impl Iterator<Item = u64>,
+    ) -> (HashMap<SourceKey, Arc<SourceRow>>, HashMap<u64, (u32, u32)>) {
+        let kept = self.current(version);
+        let sources = sources.filter_map(|key| Some((key, Arc::clone(kept.sources.get(&key)?)))).collect();
+        (sources, terms.filter_map(|term| Some((term, *kept.terms.get(&term)?))).collect())
+    }
+
+    /// Keeps what is known of a snapshot.
+    pub(super) fn keep_of_snapshot(
+        &self,
+        version: u64,
+        sources: impl Iterator<Item = (SourceKey, Arc<SourceRow>)>,
+        terms: impl Iterator<Item = (u64, (u32, u32))>,
+        most_sources: usize,
+    ) {
+        let mut kept = self.current(version);
+        // What is asked for often is soon known again.
+        if kept.sources.len() > most_sources {
+            kept.sources.clear();
+        }
+        if kept.terms.len() > MOST_TERMS {
+            kept.terms.clear();
+        }
+        kept.sources.extend(sources);
+        kept.terms.extend(terms);
+    }
+
+    /// What is kept of a snapshot; of another, nothing.
+    fn current(&self, version: u64) -> MutexGuard<'_, OfSnapshot> {
+        let mut kept = lock(&self.of_snapshot);
+        if kept.version != version {
+            *kept = OfSnapshot { version, sources: HashMap::new(), terms: HashMap::new() };
+        }
+        kept
+    }
+}

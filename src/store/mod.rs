@@ -1,0 +1,79 @@
+//! A catalog and its index in a store that several processes share.
+//!
+//! One process [publishes](publish) what it has indexed; others [open](SharedEngine) it and pick. The store keeps a *row* for each
+//! tool (its definition, its words, its vectors) and finds candidates by words and by meaning, among the tools that the caller may
+//! see; what ranks, explains and decides is the code that does so everywhere, over those candidates and with what is counted over
+//! all tools. So a pick of a shared engine has the scores, the evidence and the exclusions that one of an
+//! [`Engine`](crate::Engine) has, and differs where the store did not find a tool that counts.
+//!
+//! A *snapshot* is one state of the catalog. It lies in a *generation*, a part of the keyspace of its own: a small change makes
+//! another version in the same generation, in one transaction; a large one makes a new generation beside, which takes the place
+//! of the old one in one step. Rows are known by digests of what they hold, so that what a process has kept of one is never stale.
+//!
+//! What a store says is held to digests and checked as anything that comes from elsewhere. Whoever can write to it can write
+//! tools: that is for its access control to decide (`docs/scale.md`).
+
+mod error;
+mod first_stage;
+mod head;
+mod kept;
+mod publish;
+mod redis;
+mod shared;
+mod upkeep;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+pub use self::error::StoreError;
+use self::first_stage::FirstStage;
+pub use self::head::SnapshotStatus;
+use self::head::{Current, Head};
+pub use self::publish::{Publication, publish};
+pub use self::redis::{RedisOptions, RedisStore};
+pub use self::shared::{SharedEngine, SharedOptions, SharedState};
+pub use self::upkeep::{Collected, StoreStatus, Verification, collect, status, verify};
+use crate::index::{RowKey, SourceKey};
+
+/// The most tools that are ranked for a request of those that a store holds.
+pub const MAX_CANDIDATES: usize = 500;
+
+/// What a shared catalog lies in.
+///
+/// Calls end within the time that is given with them, whatever the store does.
+pub(crate) trait Store: Send + Sync {
+    /// Returns which snapshot is the current one; `None` where nothing was published.
+    fn current(&self, within: Duration) -> Result<Option<Current>, StoreError>;
+
+    /// Returns what a snapshot says of all its tools.
+    fn head(&self, current: &Current, within: Duration) -> Result<Head, StoreError>;
+
+    /// Returns how many tools and how many sources hold each of these terms.
+    fn term_counts(&self, head: &Head, terms: &[u64], within: Duration) -> Result<Vec<(u32, u32)>, StoreError>;
+
+    /// Returns the rows of the tools that fit a request best among those that may be seen, and of all that have one of the names that
+    /// it says; they may not be of the snapshot.
+    /// `counts` tells how many tools hold a term.
+    fn candidates(
+        &self,
+        head: &Head,
+        first: &FirstStage,
+        counts: &dyn Fn(u64) -> u32,
+        within: Duration,
+    ) -> Result<BTreeSet<RowKey>, StoreError>;
+
+    /// Returns the keys of all rows of a snapshot.
+    fn keys(&self, head: &Head, within: Duration) -> Result<Vec<RowKey>, StoreError>;
+
+    /// Returns which of these rows are of the snapshot.
+    fn are_current(&self, head: &Head, rows: &[RowKey], within: Duration) -> Result<Vec<bool>, StoreError>;
+
+    /// Returns rows as they lie there, in the order of their keys; `None` for one that is not there.
+    fn rows(&self, head: &Head, rows: &[RowKey], within: Duration) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
+
+    /// As [`rows`](Self::rows), of sources.
+    fn sources(&self, head: &Head, rows: &[SourceKey], within: Duration) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
+
+    /// Says that something that lies there is not what was published.
+    fn damaged(&self, reason: String) -> StoreError;
+}

@@ -1,0 +1,189 @@
+//! Publishing: what is written of a catalog so that others can pick from it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use foldhash::{HashMap, HashMapExt};
+use serde::Serialize;
+
+use super::head::{Current, FORMAT, Head};
+use super::redis::TermChanges;
+use super::{RedisStore, Store, StoreError};
+use crate::catalog::{ToolId, Whole};
+use crate::embed::Embedder;
+use crate::engine::Engine;
+use crate::index::{Row, RowKey, SourceKey, SourceRow};
+
+/// How long reading what was published may take.
+const READ: Duration = Duration::from_secs(30);
+/// Where more than one tool of so many has changed, all is written anew beside.
+const FEW: usize = 4;
+/// How many terms lie together: so few that they lie densely.
+const TERMS_A_BUCKET: usize = 64;
+
+/// What became of a publication.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Publication {
+    /// The number of the snapshot.
+    pub version: u64,
+    /// The part of the keyspace that it lies in.
+    pub generation: u64,
+    /// Digest of the catalog.
+    pub catalog: String,
+    /// How many tools it holds.
+    pub tools: usize,
+    /// How many tools were written.
+    pub written: usize,
+    /// How many tools went.
+    pub removed: usize,
+    /// Whether all of it was written anew.
+    pub anew: bool,
+    /// How long it took, in milliseconds.
+    pub took_ms: u64,
+}
+
+/// Publishes the catalog of an engine with its index: only what has changed since the last publication is written, and others see
+/// all of it at once or nothing. Skills, sequences and examples of files are not published. `progress` is told how many tools were written, of how many.
+///
+/// # Errors
+///
+/// [`StoreError`] when the store cannot be reached or is full, or somebody else publishes: nothing has changed then for those who pick.
+pub fn publish(
+    engine: &Engine,
+    store: &RedisStore,
+    progress: &dyn Fn(usize, usize),
+) -> Result<Publication, StoreError> {
+    let started = Instant::now();
+    let index = engine.index();
+    if let Some(reason) = &index.left_out {
+        return Err(StoreError::Catalog { reason: format!("a model is missing: {reason}") });
+    }
+    if let Err(fault) = engine.catalog().read_all() {
+        return Err(StoreError::Catalog { reason: fault.to_string() });
+    }
+    let embedders: Vec<Arc<dyn Embedder>> = index.vectors.iter().map(|vectors| Arc::clone(vectors.embedder())).collect();
+    let models: Vec<String> = embedders.iter().map(|embedder| embedder.identity().to_owned()).collect();
+    let publishing = store.begin()?;
+    let before = store.current(READ)?;
+    publishing.collect(before.as_ref())?;
+    let old = match &before {
+        Some(current) => Some(store.head(current, READ)?),
+        None => None,
+    };
+    let standings = index.standings(&models);
+    let mut place_of: HashMap<RowKey, ToolId> = HashMap::with_capacity(standings.len());
+    for (id, (key, _)) in engine.catalog().ids().zip(&standings) {
+        place_of.insert(*key, id);
+    }
+    if place_of.len() != standings.len() {
+        return Err(StoreError::Catalog { reason: "two of its tools are the same in all that they say".to_owned() });
+    }
+    // What lies there by other models is no use.
+    let old = old.filter(|old| old.models.iter().map(|(name, _)| name).eq(&models));
+    let known: HashSet<RowKey> = match &old {
+        Some(old) => store.keys(old, READ)?.into_iter().collect(),
+        None => HashSet::new(),
+    };
+    let come: Vec<RowKey> = standings.iter().map(|(key, _)| *key).filter(|key| !known.contains(key)).collect();
+    let gone: Vec<RowKey> = known.iter().filter(|key| !place_of.contains_key(*key)).copied().collect();
+    let whole = Whole::of(engine.catalog());
+    let old = old.filter(|_| (come.len() + gone.len()) * FEW <= standings.len());
+    let anew = old.is_none();
+    let version = publishing.next_number()?;
+    let current = |generation: u64| Current {
+        format: FORMAT,
+        generation,
+        version,
+        catalog: engine.catalog().digest().to_owned(),
+        tools: standings.len(),
+        published: now(),
+    };
+    let row = |key: RowKey| {
+        let tool = place_of[&key];
+        (key, Row::of(index, tool, standings[tool.index()].1.clone()))
+    };
+    let publication = |current: &Current, written: usize, removed: usize| Publication {
+        version: current.version,
+        generation: current.generation,
+        catalog: current.catalog.clone(),
+        tools: current.tools,
+        written,
+        removed,
+        anew,
+        took_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+    };
+    let Some(old) = old else {
+        let terms: Vec<(u64, u32)> = index.term_counts().collect();
+        let buckets = (terms.len() / TERMS_A_BUCKET).next_power_of_two() as u64;
+        let head = Head::new(current(version), &embedders, buckets, &whole, index.counts());
+        let dimensions: Vec<usize> = embedders.iter().map(|embedder| embedder.dimensions()).collect();
+        publishing.begin_generation(version, &dimensions)?;
+        let keys: Vec<RowKey> = standings.iter().map(|(key, _)| *key).collect();
+        publishing.write_rows(&head, keys.iter().map(|key| row(*key)), |done| progress(done, keys.len()))?;
+        let (sources, of_sources) = (index.source_rows(|_| true), index.source_term_counts().into_iter());
+        publishing.write_counts(&head, &keys, &sources, terms.into_iter(), of_sources)?;
+        publishing.switch(before.as_ref(), &head)?;
+        return Ok(publication(&head.current, keys.len(), known.len()));
+    };
+    let head = Head::new(current(old.current.generation), &embedders, old.buckets, &whole, index.counts());
+    if come.is_empty() && gone.is_empty() && old.current.catalog == head.current.catalog {
+        return Ok(publication(&old.current, 0, 0));
+    }
+    let mut changes = Changes { terms: TermChanges::default(), sources: HashSet::new() };
+    publishing.write_rows(&head, come.iter().map(|key| row(*key)).inspect(|(_, row)| changes.note(row, 1)), |done| {
+        progress(done, come.len());
+    })?;
+    for gone in gone.chunks(1_000) {
+        for (key, bytes) in gone.iter().zip(store.rows(&old, gone, READ)?) {
+            let bytes = bytes.ok_or_else(|| store.damaged(format!("the row {key}"), "it is not there"))?;
+            let row = Row::of_bytes(&bytes, *key, &old.models)
+                .map_err(|damaged| store.damaged(format!("the row {key}"), damaged))?;
+            changes.note(&row, -1);
+        }
+    }
+    let sources: Vec<SourceKey> = changes.sources.iter().copied().collect();
+    let put = index.source_rows(|key| changes.sources.contains(key));
+    for bytes in store.sources(&old, &sources, READ)?.into_iter().flatten() {
+        let row = SourceRow::of_bytes(&bytes, &old.models).map_err(|damaged| store.damaged("a source", damaged))?;
+        changes.count(row.held(), -1);
+    }
+    put.iter().for_each(|(_, row)| changes.count(row.held(), 1));
+    let left: Vec<SourceKey> =
+        sources.into_iter().filter(|key| put.iter().all(|(other, _)| other != key)).collect();
+    publishing.change(&old.current, &head, (&come, &gone), (&put, &left), &changes.terms)?;
+    Ok(publication(&head.current, come.len(), gone.len()))
+}
+
+/// What a publication changes of what is counted.
+struct Changes {
+    terms: TermChanges,
+    /// Sources whose tools have changed.
+    sources: HashSet<SourceKey>,
+}
+
+impl Changes {
+    /// Notes that a tool comes or goes.
+    fn note(&mut self, row: &Row, by: i64) {
+        for (term, ..) in row.terms() {
+            self.terms.entry(term).or_default().0 += by;
+        }
+        match row.source {
+            Some(source) => drop(self.sources.insert(source)),
+            // It is a source of its own.
+            None => self.count(row.terms().map(|(term, ..)| term), by),
+        }
+    }
+
+    /// Counts that so many more sources hold terms.
+    fn count(&mut self, terms: impl Iterator<Item = u64>, by: i64) {
+        terms.for_each(|term| self.terms.entry(term).or_default().1 += by);
+    }
+}
+
+/// Milliseconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,318 @@
+//! Redis 8, or Redis or Valkey with RediSearch 2.10 and newer, as a store.
+
+mod keys;
+mod search;
+mod writing;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use half::f16;
+use redis::{Connection, Pipeline, Value};
+
+use self::keys::{Generation, Keys};
+pub(super) use self::writing::TermChanges;
+use super::first_stage::{FirstStage, Words};
+use super::head::{Current, FORMAT, Head};
+use super::{MAX_CANDIDATES, Store, StoreError};
+use crate::index::{RowKey, SourceKey};
+
+/// The most connections that are kept for the next call.
+const MOST_IDLE: usize = 16;
+/// How many rows are asked for at once.
+const ROWS_AT_ONCE: usize = 1_000;
+
+/// Where a store is, and whose part of it is meant.
+#[derive(Debug, Clone)]
+pub struct RedisOptions {
+    /// `redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]`, or `rediss://` for TLS.
+    pub address: String,
+    /// Whose catalog: 1 to 64 lower-case letters, digits and hyphens.
+    pub tenant: String,
+    /// How long one command may take that no deadline shortens.
+    pub timeout: Duration,
+}
+
+impl RedisOptions {
+    /// A store at this address, the tenant `default`, half a second a command.
+    pub fn new(address: impl Into<String>) -> Self {
+        Self { address: address.into(), tenant: "default".to_owned(), timeout: Duration::from_millis(500) }
+    }
+}
+
+/// A tenant's part of a Redis or Valkey.
+pub struct RedisStore {
+    client: redis::Client,
+    /// The address without the password.
+    shown: String,
+    keys: Keys,
+    timeout: Duration,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").field("address", &self.shown).field("keys", &self.keys).finish_non_exhaustive()
+    }
+}
+
+/// An address without user and password.
+fn shown(address: &str) -> String {
+    let (scheme, rest) = address.split_once("://").unwrap_or(("redis", address));
+    let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    format!("{scheme}://{}", host.split(['?', '#']).next().unwrap_or_default())
+}
+
+impl RedisStore {
+    /// Names a store; it is first asked when something is wanted of it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when the address or the tenant is none.
+    pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
+        let shown = shown(&options.address);
+        let client = redis::Client::open(options.address)
+            .map_err(|error| StoreError::Address { address: shown.clone(), reason: error.to_string() })?;
+        let keys = Keys::new(&options.tenant)?;
+        Ok(Self { client, shown, keys, timeout: options.timeout, idle: Mutex::default() })
+    }
+
+    /// Returns the address, without user and password.
+    pub fn address(&self) -> &str {
+        &self.shown
+    }
+
+    /// Returns the tenant.
+    pub fn tenant(&self) -> &str {
+        &self.keys.tenant
+    }
+
+    /// How long one command may take that no deadline shortens.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    fn unavailable(&self, reason: impl fmt::Display) -> StoreError {
+        StoreError::Unavailable { address: self.shown.clone(), reason: reason.to_string() }
+    }
+
+    pub(super) fn damaged(&self, place: impl Into<String>, reason: impl fmt::Display) -> StoreError {
+        StoreError::Damaged { address: self.shown.clone(), place: place.into(), reason: reason.to_string() }
+    }
+
+    pub(super) fn empty(&self) -> StoreError {
+        StoreError::Empty { address: self.shown.clone(), tenant: self.keys.tenant.clone() }
+    }
+
+    /// Asks on a connection of its own, which goes on to the next where nothing went wrong.
+    fn ask<T>(
+        &self,
+        within: Duration,
+        ask: impl FnOnce(&mut Connection) -> redis::RedisResult<T>,
+    ) -> Result<T, StoreError> {
+        if within.is_zero() {
+            return Err(self.unavailable("no time is left to ask it"));
+        }
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let told = |error: redis::RedisError| match error.is_timeout() {
+            true => self.unavailable(format!("it did not answer within {} ms", within.as_millis())),
+            false => self.unavailable(error),
+        };
+        let mut connection = match idle {
+            Some(connection) => connection,
+            None => self.client.get_connection_with_timeout(within).map_err(told)?,
+        };
+        connection.set_read_timeout(Some(within)).map_err(told)?;
+        connection.set_write_timeout(Some(within)).map_err(told)?;
+        let answer = ask(&mut connection).map_err(told)?;
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MOST_IDLE {
+            idle.push(connection);
+        }
+        Ok(answer)
+    }
+
+    /// Asks for many things at once: what each answer is, whatever it is.
+    fn ask_all(&self, pipeline: &Pipeline, within: Duration) -> Result<Vec<Value>, StoreError> {
+        if pipeline.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.ask(within, |connection| pipeline.query(connection))
+    }
+
+    fn generation(&self, head: &Head) -> Generation {
+        self.keys.generation(head.current.generation)
+    }
+
+    /// Asks for a value that lies under each of so many keys, or in a field there.
+    fn values(
+        &self,
+        keys: impl Iterator<Item = String>,
+        field: Option<&str>,
+        within: Duration,
+    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let keys: Vec<String> = keys.collect();
+        let mut values = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(ROWS_AT_ONCE) {
+            let mut pipeline = redis::pipe();
+            for key in keys {
+                match field {
+                    Some(field) => pipeline.cmd("HGET").arg(key).arg(field),
+                    None => pipeline.cmd("GET").arg(key),
+                };
+            }
+            for (answer, key) in self.ask_all(&pipeline, within)?.into_iter().zip(keys) {
+                values.push(match answer {
+                    Value::Nil => None,
+                    Value::BulkString(bytes) => Some(bytes),
+                    other => return Err(self.damaged(key, format!("it is {}", kind(&other)))),
+                });
+            }
+        }
+        Ok(values)
+    }
+
+    /// Reads the keys that a search found.
+    fn found(&self, generation: &Generation, answer: &Value) -> Result<Vec<RowKey>, StoreError> {
+        let wrong = |what: &Value| self.damaged(generation.index(), format!("a search gave {}", kind(what)));
+        let Value::Array(found) = answer else { return Err(wrong(answer)) };
+        let key = |found: &Value| match found {
+            Value::BulkString(key) => generation.row_key(key).ok_or_else(|| wrong(found)),
+            other => Err(wrong(other)),
+        };
+        found.iter().skip(1).map(key).collect()
+    }
+}
+
+/// What an answer is, for messages.
+fn kind(value: &Value) -> String {
+    match value {
+        Value::Nil => "nothing".to_owned(),
+        Value::Int(_) => "a number".to_owned(),
+        Value::BulkString(_) => "a text that means nothing here".to_owned(),
+        Value::Array(_) | Value::Set(_) => "a list".to_owned(),
+        Value::ServerError(error) => format!("an error: {error}"),
+        other => format!("of another kind: {}", crate::excerpt::one_line(&format!("{other:?}"), 80)),
+    }
+}
+
+/// A vector as it lies in the index.
+fn vector_bytes(vector: &[f32]) -> Vec<u8> {
+    vector.iter().flat_map(|&value| f16::from_f32(value).to_le_bytes()).collect()
+}
+
+impl Store for RedisStore {
+    fn current(&self, within: Duration) -> Result<Option<Current>, StoreError> {
+        let key = self.keys.current();
+        let Some(bytes) = self.values(std::iter::once(key.clone()), None, within)?.pop().flatten() else {
+            return Ok(None);
+        };
+        let current: Current = serde_json::from_slice(&bytes).map_err(|error| self.damaged(&key, error))?;
+        if current.format != FORMAT {
+            let reason = format!("it is of format {}, and this program reads {FORMAT}", current.format);
+            return Err(self.damaged(key, reason));
+        }
+        Ok(Some(current))
+    }
+
+    fn head(&self, current: &Current, within: Duration) -> Result<Head, StoreError> {
+        let key = self.keys.generation(current.generation).head();
+        let bytes = self.values(std::iter::once(key.clone()), None, within)?.pop().flatten();
+        let bytes = bytes.ok_or_else(|| self.damaged(&key, "it is not there"))?;
+        serde_json::from_slice(&bytes).map_err(|error| self.damaged(key, error))
+    }
+
+    fn term_counts(&self, head: &Head, terms: &[u64], within: Duration) -> Result<Vec<(u32, u32)>, StoreError> {
+        let generation = self.generation(head);
+        let mut pipeline = redis::pipe();
+        for &term in terms {
+            let bucket = head.bucket(term);
+            pipeline.cmd("HGET").arg(generation.term_counts(bucket)).arg(&term.to_le_bytes());
+            pipeline.cmd("HGET").arg(generation.source_term_counts(bucket)).arg(&term.to_le_bytes());
+        }
+        let count = |answer: &Value| match answer {
+            Value::Nil => Ok(0),
+            answer => redis::from_redis_value_ref::<u32>(answer)
+                .map_err(|error| self.damaged(format!("{}df", generation.prefix), error)),
+        };
+        let answers = self.ask_all(&pipeline, within)?;
+        answers.as_chunks::<2>().0.iter().map(|[tools, sources]| Ok((count(tools)?, count(sources)?))).collect()
+    }
+
+    fn candidates(
+        &self,
+        head: &Head,
+        first: &FirstStage,
+        counts: &dyn Fn(u64) -> u32,
+        within: Duration,
+    ) -> Result<BTreeSet<RowKey>, StoreError> {
+        let generation = self.generation(head);
+        let index = generation.index();
+        let mut searches = redis::pipe();
+        let mut ranked = 0;
+        if !search::passes_none(&first.filter) {
+            for Words { terms, most } in &first.texts {
+                let terms: Vec<_> = terms.iter().map(|&(term, weight)| (term, weight, counts(term))).collect();
+                if let Some(words) = search::of_words(&index, &first.filter, &terms, *most) {
+                    searches.add_command(words);
+                }
+            }
+            for nearest in &first.vectors {
+                searches.add_command(search::near(&index, &first.filter, nearest));
+            }
+            ranked = searches.len();
+        }
+        for &name in &first.names {
+            searches.add_command(search::named(&index, name));
+        }
+        let answers = self.ask_all(&searches, within)?;
+        let found = answers.iter().map(|answer| self.found(&generation, answer));
+        let found = found.collect::<Result<Vec<_>, _>>()?;
+        let (ranked, named) = found.split_at(ranked);
+        let mut candidates: BTreeSet<RowKey> = named.iter().flatten().copied().collect();
+        // Each search gives its best first: where they find too many, the best of each stay.
+        let longest = ranked.iter().map(Vec::len).max().unwrap_or_default();
+        let most = MAX_CANDIDATES.max(candidates.len());
+        for key in (0..longest).flat_map(|place| ranked.iter().filter_map(move |found| found.get(place))) {
+            if candidates.len() == most {
+                break;
+            }
+            candidates.insert(*key);
+        }
+        Ok(candidates)
+    }
+
+    fn keys(&self, head: &Head, within: Duration) -> Result<Vec<RowKey>, StoreError> {
+        let place = self.generation(head).tools();
+        let keys: Vec<Vec<u8>> = self.ask(within, |connection| redis::cmd("SMEMBERS").arg(&place).query(connection))?;
+        let key = |key: Vec<u8>| key.try_into().map(RowKey).map_err(|_| self.damaged(&place, "it holds no key of a row"));
+        keys.into_iter().map(key).collect()
+    }
+
+    fn are_current(&self, head: &Head, rows: &[RowKey], within: Duration) -> Result<Vec<bool>, StoreError> {
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let place = self.generation(head).tools();
+        let mut members = redis::cmd("SMISMEMBER");
+        members.arg(&place).arg(rows);
+        let are: Vec<bool> = self.ask(within, |connection| members.query(connection))?;
+        if are.len() == rows.len() { Ok(are) } else { Err(self.damaged(place, "it answers for other tools")) }
+    }
+
+    fn rows(&self, head: &Head, rows: &[RowKey], within: Duration) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let generation = self.generation(head);
+        self.values(rows.iter().map(|&row| generation.tool(row)), Some(search::ROW), within)
+    }
+
+    fn sources(&self, head: &Head, rows: &[SourceKey], within: Duration) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let generation = self.generation(head);
+        self.values(rows.iter().map(|&row| generation.source(row)), None, within)
+    }
+
+    fn damaged(&self, reason: String) -> StoreError {
+        Self::damaged(self, &self.keys.current(), reason)
+    }
+}

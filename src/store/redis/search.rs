@@ -1,0 +1,135 @@
+//! Queries of the index: which tools have words, names, or are near a vector, among those that may be seen.
+//!
+//! Queries are written of hashes in hexadecimal digits and of numbers alone.
+
+use std::collections::BTreeSet;
+
+use redis::Cmd;
+
+use super::vector_bytes;
+use crate::store::first_stage::{Filter, Nearest, Tags};
+
+/// How many postings are read for a text at most: words that more tools hold than are left are not asked for, as they tell least.
+const MOST_POSTINGS: u32 = 10_000;
+/// Up to so many tools that may be seen are all held against a vector; among more, those near it are looked through.
+const FEW: usize = 20_000;
+/// The fewest neighbours that a search for a vector looks at on its way.
+const LEAST_EFFORT: usize = 96;
+/// How many tools come for one name.
+const OF_NAME: usize = 16;
+
+/// The fields of a row's document.
+pub(super) const NAME_WORDS: &str = "n";
+pub(super) const WORDS: &str = "d";
+pub(super) const POLICY: &str = "p";
+pub(super) const SOURCE: &str = "s";
+pub(super) const NAMES: &str = "m";
+pub(super) const ROW: &str = "r";
+
+/// The field of the vectors of a model.
+pub(super) fn vector_field(model: usize) -> String {
+    format!("v{model}")
+}
+
+/// A hash as it stands in documents and queries. Forty bits of a term tell words apart as well as is needed to find candidates.
+pub(super) fn tag(hash: u64) -> String {
+    format!("{:010x}", hash >> 24)
+}
+
+fn any_of(tags: &BTreeSet<u64>) -> String {
+    tags.iter().map(|&hash| tag(hash)).collect::<Vec<_>>().join("|")
+}
+
+/// Writes which tools pass; `None` where all do.
+fn passing(filter: &Filter) -> Option<String> {
+    let tags = |field: &str, tags: &Tags| match tags {
+        Tags::Any => None,
+        Tags::Only(only) => Some(format!("@{field}:{{{}}}", any_of(only))),
+        Tags::AllBut(but) => Some(format!("-@{field}:{{{}}}", any_of(but))),
+    };
+    let but_named = (!filter.but_named.is_empty()).then(|| format!("-@{NAMES}:{{{}}}", any_of(&filter.but_named)));
+    let clauses: Vec<String> =
+        [tags(POLICY, &filter.policies), tags(SOURCE, &filter.sources), but_named].into_iter().flatten().collect();
+    (!clauses.is_empty()).then(|| clauses.join(" "))
+}
+
+/// Returns `true` if no tool can pass.
+pub(super) fn passes_none(filter: &Filter) -> bool {
+    let is_empty = |tags: &Tags| matches!(tags, Tags::Only(only) if only.is_empty());
+    filter.admitted == 0 || is_empty(&filter.policies) || is_empty(&filter.sources)
+}
+
+/// Looks for the tools that hold most of these terms, each with what it counts and how many tools hold it; rare ones tell most.
+/// `None` where all are too frequent.
+pub(super) fn of_words(index: &str, filter: &Filter, terms: &[(u64, f32, u32)], most: usize) -> Option<Cmd> {
+    let mut terms: Vec<_> = terms.iter().filter(|(.., holding)| *holding > 0).collect();
+    terms.sort_by_key(|(term, _, holding)| (*holding, *term));
+    let mut left = MOST_POSTINGS;
+    terms.retain(|(.., holding)| match left.checked_sub(*holding) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
+    });
+    if terms.is_empty() {
+        return None;
+    }
+    let term = |&&(term, weight, _): &&(u64, f32, u32)| match tag(term) {
+        term if weight < 1.0 => format!("({term})=>{{$weight:{weight:.2}}}"),
+        term => term,
+    };
+    let words = terms.iter().map(term).collect::<Vec<_>>().join("|");
+    let query = match passing(filter) {
+        Some(passing) => format!("{passing} ({words})"),
+        None => words,
+    };
+    let mut search = redis::cmd("FT.SEARCH");
+    search.arg(index).arg(query).arg("NOCONTENT").arg("SCORER").arg("BM25STD");
+    search.arg("LIMIT").arg(0).arg(most).arg("DIALECT").arg(2);
+    Some(search)
+}
+
+/// Looks for the tools that are nearest to a vector.
+pub(super) fn near(index: &str, filter: &Filter, Nearest { model, vector, most }: &Nearest) -> Cmd {
+    let (passing, policy) = match passing(filter) {
+        None => ("*".to_owned(), format!("EF_RUNTIME {}", LEAST_EFFORT.max(*most))),
+        Some(passing) if filter.admitted <= FEW => (format!("({passing})"), "HYBRID_POLICY ADHOC_BF".to_owned()),
+        // Enough of the neighbours that so many of them may be expected to pass.
+        Some(passing) => {
+            let batch = (most * filter.tools).div_ceil(filter.admitted.max(1)) * 5 / 4;
+            (format!("({passing})"), format!("HYBRID_POLICY BATCHES BATCH_SIZE {}", LEAST_EFFORT.max(batch)))
+        }
+    };
+    let field = vector_field(*model);
+    let mut search = redis::cmd("FT.SEARCH");
+    search.arg(index).arg(format!("{passing}=>[KNN {most} @{field} $near {policy} AS distance]")).arg("NOCONTENT");
+    search.arg("SORTBY").arg("distance").arg("LIMIT").arg(0).arg(most);
+    search.arg("PARAMS").arg(2).arg("near").arg(vector_bytes(vector)).arg("DIALECT").arg(2);
+    search
+}
+
+/// Looks for the tools that have a name.
+pub(super) fn named(index: &str, name: u64) -> Cmd {
+    let mut search = redis::cmd("FT.SEARCH");
+    search.arg(index).arg(format!("@{NAMES}:{{{}}}", tag(name))).arg("NOCONTENT");
+    search.arg("LIMIT").arg(0).arg(OF_NAME).arg("DIALECT").arg(2);
+    search
+}
+
+/// Makes an index of the documents whose keys begin with `prefix`, with vectors of so many dimensions by each model.
+pub(super) fn create(index: &str, prefix: &str, dimensions: &[usize]) -> Cmd {
+    let mut create = redis::cmd("FT.CREATE");
+    create.arg(index).arg("ON").arg("HASH").arg("PREFIX").arg(1).arg(prefix);
+    create.arg("STOPWORDS").arg(0).arg("NOOFFSETS").arg("NOHL").arg("SCHEMA");
+    create.arg(NAME_WORDS).arg("TEXT").arg("NOSTEM").arg("WEIGHT").arg(3).arg(WORDS).arg("TEXT").arg("NOSTEM");
+    for field in [POLICY, SOURCE, NAMES] {
+        create.arg(field).arg("TAG");
+    }
+    for (model, dimensions) in dimensions.iter().enumerate() {
+        create.arg(vector_field(model)).arg("VECTOR").arg("HNSW").arg(10);
+        create.arg("TYPE").arg("FLOAT16").arg("DIM").arg(*dimensions).arg("DISTANCE_METRIC").arg("IP");
+        create.arg("M").arg(16).arg("EF_CONSTRUCTION").arg(100);
+    }
+    create
+}

@@ -1,0 +1,357 @@
+//! What publishing writes, and what is left behind when it is cut off.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::time::Duration;
+
+use foldhash::HashMap;
+use redis::{Connection, Pipeline, Value};
+
+use super::keys::Generation;
+use super::search::{self, NAME_WORDS, NAMES, POLICY, ROW, SOURCE, WORDS, tag, vector_field};
+use super::{RedisStore, ROWS_AT_ONCE, kind, vector_bytes};
+use crate::index::{Row, RowKey, SourceKey, SourceRow};
+use crate::store::{Collected, StoreError};
+use crate::store::first_stage::name_tag;
+use crate::store::head::{Current, Head, policy_tag, source_tag};
+
+/// How long a write may take: many rows go into an index at once.
+const WRITE: Duration = Duration::from_secs(30);
+/// For how long a publisher has the lock that is not heard of any more.
+const LOCKED_MS: u64 = 60_000;
+/// How many rows are written at once.
+const ROWS_A_WRITE: usize = 200;
+/// The most times that a word stands in a document.
+const MOST_REPEATS: u16 = 4;
+
+/// By how much the counts of a term change: of tools, and of sources.
+pub(crate) type TermChanges = HashMap<u64, (i64, i64)>;
+
+/// A publisher's hold on a tenant's part of a store; let go of when it is dropped.
+pub(crate) struct Publishing<'s> {
+    store: &'s RedisStore,
+    token: String,
+}
+
+impl Drop for Publishing<'_> {
+    fn drop(&mut self) {
+        // One that cannot be let go of runs out by itself.
+        let key = self.store.keys.lock();
+        let freed = self.store.ask(self.store.timeout, |connection| {
+            let holder: Option<String> = redis::cmd("GET").arg(&key).query(connection)?;
+            if holder.as_ref() == Some(&self.token) {
+                redis::cmd("DEL").arg(&key).exec(connection)?;
+            }
+            Ok(())
+        });
+        if let Err(error) = freed {
+            tracing::warn!(target: "picktools::store", %error, "the lock of a publication runs out in a minute");
+        }
+    }
+}
+
+impl RedisStore {
+    /// Begins to publish, as the only one who does.
+    pub(crate) fn begin(&self) -> Result<Publishing<'_>, StoreError> {
+        let token = format!("{:016x}", RandomState::new().build_hasher().finish());
+        let key = self.keys.lock();
+        let taken: Option<String> = self.ask(self.timeout, |connection| {
+            redis::cmd("SET").arg(&key).arg(&token).arg("NX").arg("PX").arg(LOCKED_MS).query(connection)
+        })?;
+        match taken {
+            Some(_) => Ok(Publishing { store: self, token }),
+            None => {
+                let reason = format!("somebody else publishes a catalog of the tenant {:?}", self.keys.tenant);
+                Err(StoreError::Busy { address: self.shown.clone(), reason })
+            }
+        }
+    }
+}
+
+impl Publishing<'_> {
+    /// Returns the next number, of a version or of a generation.
+    pub(crate) fn next_number(&self) -> Result<u64, StoreError> {
+        let key = self.store.keys.counter();
+        self.store.ask(self.store.timeout, |connection| redis::cmd("INCR").arg(&key).query(connection))
+    }
+
+    /// Says that the publication goes on.
+    fn keep_lock(&self) -> Result<(), StoreError> {
+        let key = self.store.keys.lock();
+        let (holder, _): (Option<String>, Value) = self.store.ask(self.store.timeout, |connection| {
+            redis::pipe().cmd("GET").arg(&key).cmd("PEXPIRE").arg(&key).arg(LOCKED_MS).query(connection)
+        })?;
+        if holder.as_ref() == Some(&self.token) { Ok(()) } else { Err(self.lost()) }
+    }
+
+    fn lost(&self) -> StoreError {
+        let reason = "somebody else has published meanwhile, and nothing of this publication counts".to_owned();
+        StoreError::Busy { address: self.store.shown.clone(), reason }
+    }
+
+    /// Makes room for a generation.
+    pub(crate) fn begin_generation(&self, generation: u64, dimensions: &[usize]) -> Result<(), StoreError> {
+        let keys = &self.store.keys;
+        let made = keys.generation(generation);
+        let create = search::create(&made.index(), &made.of_tools(), dimensions);
+        self.store.ask(WRITE, |connection| {
+            redis::cmd("SADD").arg(keys.generations()).arg(generation).exec(connection)?;
+            create.exec(connection)
+        })
+    }
+
+    /// Writes rows, which count for nothing before the publication is done.
+    pub(crate) fn write_rows(
+        &self,
+        head: &Head,
+        rows: impl Iterator<Item = (RowKey, Row)>,
+        done: impl Fn(usize),
+    ) -> Result<(), StoreError> {
+        let generation = self.store.generation(head);
+        let mut rows = rows.peekable();
+        let mut written = 0;
+        while rows.peek().is_some() {
+            self.keep_lock()?;
+            let batch: Vec<(RowKey, Row)> = rows.by_ref().take(ROWS_A_WRITE).collect();
+            let mut writes = redis::pipe();
+            let keys: Vec<RowKey> = batch.iter().map(|(key, _)| *key).collect();
+            writes.cmd("SADD").arg(generation.staged()).arg(&keys);
+            batch.iter().for_each(|(key, row)| write_row(&mut writes, &generation, *key, row));
+            self.store.ask(WRITE, |connection| writes.exec(connection))?;
+            written += batch.len();
+            done(written);
+        }
+        Ok(())
+    }
+
+    /// Writes which tools and sources a new generation has and how many hold each term.
+    pub(crate) fn write_counts(
+        &self,
+        head: &Head,
+        tools: &[RowKey],
+        sources: &[(SourceKey, SourceRow)],
+        of_tools: impl Iterator<Item = (u64, u32)>,
+        of_sources: impl Iterator<Item = (u64, u32)>,
+    ) -> Result<(), StoreError> {
+        let generation = self.store.generation(head);
+        for tools in tools.chunks(10 * ROWS_AT_ONCE) {
+            self.keep_lock()?;
+            let add = |connection: &mut Connection| redis::cmd("SADD").arg(generation.tools()).arg(tools).exec(connection);
+            self.store.ask(WRITE, add)?;
+        }
+        for sources in sources.chunks(ROWS_AT_ONCE) {
+            self.keep_lock()?;
+            let mut writes = redis::pipe();
+            for (key, row) in sources {
+                writes.cmd("SET").arg(generation.source(*key)).arg(row.to_bytes());
+            }
+            self.store.ask(WRITE, |connection| writes.exec(connection))?;
+        }
+        self.write_buckets(head, of_tools, |bucket| generation.term_counts(bucket))?;
+        self.write_buckets(head, of_sources, |bucket| generation.source_term_counts(bucket))
+    }
+
+    fn write_buckets(
+        &self,
+        head: &Head,
+        counts: impl Iterator<Item = (u64, u32)>,
+        key: impl Fn(u64) -> String,
+    ) -> Result<(), StoreError> {
+        let mut counts: Vec<(u64, u32)> = counts.collect();
+        counts.sort_unstable_by_key(|&(term, _)| (head.bucket(term), term));
+        let buckets: Vec<&[(u64, u32)]> =
+            counts.chunk_by(|(one, _), (other, _)| head.bucket(*one) == head.bucket(*other)).collect();
+        for buckets in buckets.chunks(ROWS_AT_ONCE) {
+            self.keep_lock()?;
+            let mut writes = redis::pipe();
+            for bucket in buckets {
+                let set = writes.cmd("HSET").arg(key(head.bucket(bucket[0].0)));
+                for (term, count) in *bucket {
+                    set.arg(&term.to_le_bytes()).arg(*count);
+                }
+            }
+            self.store.ask(WRITE, |connection| writes.exec(connection))?;
+        }
+        Ok(())
+    }
+
+    /// Makes a new generation the current snapshot, in one step.
+    pub(crate) fn switch(&self, before: Option<&Current>, head: &Head) -> Result<(), StoreError> {
+        let generation = self.store.generation(head);
+        let mut writes = self.switching(head)?;
+        writes.cmd("DEL").arg(generation.staged());
+        self.transact(before, &writes)
+    }
+
+    /// Makes a change of the generation the current snapshot, in one step.
+    pub(crate) fn change(
+        &self,
+        before: &Current,
+        head: &Head,
+        (come, gone): (&[RowKey], &[RowKey]),
+        (put, left): (&[(SourceKey, SourceRow)], &[SourceKey]),
+        terms: &TermChanges,
+    ) -> Result<(), StoreError> {
+        let generation = self.store.generation(head);
+        let mut writes = self.switching(head)?;
+        for (command, keys) in [("SADD", come), ("SREM", gone)] {
+            if !keys.is_empty() {
+                writes.cmd(command).arg(generation.tools()).arg(keys);
+            }
+        }
+        for (key, row) in put {
+            writes.cmd("SET").arg(generation.source(*key)).arg(row.to_bytes());
+        }
+        for key in left {
+            writes.cmd("DEL").arg(generation.source(*key));
+        }
+        for (&term, &(tools, sources)) in terms {
+            let bucket = head.bucket(term);
+            let counts = [(generation.term_counts(bucket), tools), (generation.source_term_counts(bucket), sources)];
+            for (key, by) in counts.into_iter().filter(|(_, by)| *by != 0) {
+                writes.cmd("HINCRBY").arg(key).arg(&term.to_le_bytes()).arg(by);
+            }
+        }
+        writes.cmd("DEL").arg(generation.staged());
+        self.transact(Some(before), &writes)?;
+        // Whoever still has the snapshot before does without the rows that are gone.
+        self.remove(gone.iter().map(|key| generation.tool(*key)))
+    }
+
+    fn switching(&self, head: &Head) -> Result<Pipeline, StoreError> {
+        let generation = self.store.generation(head);
+        let json = |value: serde_json::Result<Vec<u8>>| {
+            value.map_err(|error| StoreError::Catalog { reason: error.to_string() })
+        };
+        let mut writes = redis::pipe();
+        writes.atomic();
+        writes.cmd("SET").arg(generation.head()).arg(json(serde_json::to_vec(head))?);
+        writes.cmd("SET").arg(self.store.keys.current()).arg(json(serde_json::to_vec(&head.current))?);
+        Ok(writes)
+    }
+
+    /// Writes all or nothing: nothing where another snapshot than `before` is the current one by now.
+    fn transact(&self, before: Option<&Current>, writes: &Pipeline) -> Result<(), StoreError> {
+        let keys = &self.store.keys;
+        let (current, lock) = (keys.current(), keys.lock());
+        let done = self.store.ask(WRITE, |connection: &mut Connection| {
+            redis::cmd("WATCH").arg(&current).arg(&lock).exec(connection)?;
+            let (now, holder): (Option<Vec<u8>>, Option<String>) =
+                redis::pipe().cmd("GET").arg(&current).cmd("GET").arg(&lock).query(connection)?;
+            let now: Option<Current> = now.and_then(|now| serde_json::from_slice(&now).ok());
+            if now.as_ref() != before || holder.as_ref() != Some(&self.token) {
+                redis::cmd("UNWATCH").exec(connection)?;
+                return Ok(false);
+            }
+            Ok(writes.query::<Option<Vec<Value>>>(connection)?.is_some())
+        })?;
+        if done { Ok(()) } else { Err(self.lost()) }
+    }
+
+    /// Removes keys.
+    fn remove(&self, keys: impl Iterator<Item = String>) -> Result<(), StoreError> {
+        let keys: Vec<String> = keys.collect();
+        for keys in keys.chunks(ROWS_A_WRITE) {
+            self.keep_lock()?;
+            self.store.ask(WRITE, |connection| redis::cmd("UNLINK").arg(keys).exec(connection))?;
+        }
+        Ok(())
+    }
+
+    /// Removes what publications left behind that were cut off, and generations that are not the current one's.
+    pub(crate) fn collect(&self, current: Option<&Current>) -> Result<Collected, StoreError> {
+        let keys = &self.store.keys;
+        let mut garbage = Collected::default();
+        let generations: BTreeSet<u64> =
+            self.store.ask(WRITE, |connection| redis::cmd("SMEMBERS").arg(keys.generations()).query(connection))?;
+        for number in generations {
+            let generation = keys.generation(number);
+            if current.is_some_and(|current| current.generation == number) {
+                let left: Vec<Vec<u8>> = self.store.ask(WRITE, |connection| {
+                    redis::cmd("SDIFF").arg(generation.staged()).arg(generation.tools()).query(connection)
+                })?;
+                let rows = left.into_iter().filter_map(|key| Some(RowKey(key.try_into().ok()?)));
+                let rows: Vec<String> = rows.map(|key| generation.tool(key)).collect();
+                garbage.keys += rows.len();
+                self.remove(rows.into_iter().chain([generation.staged()]))?;
+                continue;
+            }
+            // Without the index first, or it would be mended with each row that goes.
+            let dropped = self.store.ask(WRITE, |connection| {
+                redis::cmd("FT.DROPINDEX").arg(generation.index()).query::<Value>(connection)
+            });
+            if let Err(error) = dropped {
+                tracing::debug!(target: "picktools::store", %error, generation = number, "there is no index of it");
+            }
+            garbage.generations += 1;
+            garbage.keys += self.remove_generation(&generation)?;
+            self.store.ask(WRITE, |connection| {
+                redis::cmd("SREM").arg(keys.generations()).arg(number).exec(connection)
+            })?;
+        }
+        Ok(garbage)
+    }
+
+    fn remove_generation(&self, generation: &Generation) -> Result<usize, StoreError> {
+        // What means something in a pattern stands for itself.
+        let literal = |sign: char| if "*?[]\\".contains(sign) { vec!['\\', sign] } else { vec![sign] };
+        let pattern: String = generation.prefix.chars().flat_map(literal).chain(['*']).collect();
+        let (mut cursor, mut removed) = (0_u64, 0);
+        loop {
+            let (next, keys): (u64, Vec<String>) = self.store.ask(WRITE, |connection| {
+                redis::cmd("SCAN").arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(ROWS_AT_ONCE).query(connection)
+            })?;
+            removed += keys.len();
+            self.remove(keys.into_iter())?;
+            cursor = next;
+            if cursor == 0 {
+                return Ok(removed);
+            }
+        }
+    }
+}
+
+impl RedisStore {
+    /// Returns how many documents the index of a snapshot has.
+    pub(crate) fn indexed(&self, head: &Head, within: Duration) -> Result<u64, StoreError> {
+        let index = self.generation(head).index();
+        let information: Value = self.ask(within, |connection| redis::cmd("FT.INFO").arg(&index).query(connection))?;
+        let Value::Array(pairs) = &information else { return Err(self.damaged(index, kind(&information))) };
+        let is_count = |name: &Value| matches!(name, Value::SimpleString(name) if name == "num_docs")
+            || matches!(name, Value::BulkString(name) if name == b"num_docs");
+        let count = pairs.windows(2).find(|pair| is_count(&pair[0])).map(|pair| &pair[1]);
+        let count = count.and_then(|count| redis::from_redis_value_ref::<u64>(count).ok());
+        count.ok_or_else(|| self.damaged(index, "it does not tell how many documents it has"))
+    }
+
+    /// Returns how much memory the whole server takes, in bytes.
+    pub(crate) fn memory(&self, within: Duration) -> Result<Option<u64>, StoreError> {
+        let text: String = self.ask(within, |connection| redis::cmd("INFO").arg("memory").query(connection))?;
+        Ok(text.lines().find_map(|line| line.strip_prefix("used_memory:")?.trim().parse().ok()))
+    }
+}
+
+/// Writes the document of a tool: what it is found by, and its row.
+fn write_row(writes: &mut Pipeline, generation: &Generation, key: RowKey, row: &Row) {
+    let tool = &row.tool;
+    let (mut of_name, mut others) = (String::new(), String::new());
+    for (term, frequency, is_name) in row.terms() {
+        let text = if is_name { &mut of_name } else { &mut others };
+        for _ in 0..(frequency / 2).clamp(1, MOST_REPEATS) {
+            text.push_str(&tag(term));
+            text.push(' ');
+        }
+    }
+    let aliases = tool.aliases.iter().map(|alias| alias.name.as_str());
+    let qualified = tool.qualified_name();
+    let names = [tool.name.as_str(), tool.id.as_str(), qualified.as_str()].into_iter().chain(aliases);
+    let names: BTreeSet<String> = names.map(|name| tag(name_tag(name))).collect();
+    let set = writes.cmd("HSET").arg(generation.tool(key));
+    set.arg(NAME_WORDS).arg(of_name).arg(WORDS).arg(others);
+    set.arg(POLICY).arg(tag(policy_tag(tool))).arg(SOURCE).arg(tag(source_tag(tool.source.as_deref())));
+    set.arg(NAMES).arg(names.into_iter().collect::<Vec<_>>().join(","));
+    for (model, vector) in row.vectors().enumerate() {
+        set.arg(vector_field(model)).arg(vector_bytes(&vector));
+    }
+    set.arg(ROW).arg(row.to_bytes());
+}

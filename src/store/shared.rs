@@ -1,0 +1,474 @@
+//! Picking from a catalog that lies in a store.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use foldhash::HashMap;
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::first_stage::{FirstStage, name_tag};
+use super::head::{Current, Head};
+use super::kept::Kept;
+use super::{RedisStore, SnapshotStatus, Store, StoreError};
+use crate::deadline::Deadline;
+use crate::embed::{Embedder, ModelKind, StaticEmbedder};
+use crate::engine::{Embeddings, Engine};
+use crate::fuse::Mode;
+use crate::index::{Index, IndexError, PartOf, RequestTerms, Row, RowKey, SourceKey, SourceRow};
+use crate::options::{PickError, PickOptions};
+use crate::query::Query;
+use crate::selection::{Degraded, Selection, SnapshotReport, Stage, StageReport, StageStatus};
+
+/// How often is looked whether another snapshot was published.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long a store that failed is not asked for.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long reading a whole snapshot may take.
+const READ: Duration = Duration::from_secs(30);
+/// How many rows are read at once of a whole snapshot.
+const ROWS_AT_ONCE: usize = 2_000;
+/// How many sources are kept at most.
+const MOST_SOURCES: usize = 20_000;
+
+/// How a shared catalog is picked from.
+#[derive(Clone)]
+pub struct SharedOptions {
+    /// The model beside the static one, where the catalog was published with one.
+    pub model: Option<Arc<dyn Embedder>>,
+    /// How many tools are kept here, some 4 KiB each. A snapshot of no more is kept whole and picked from here; of a larger one those
+    /// that were candidates last. What is kept is what picks rest on while the store cannot be reached.
+    pub keep: usize,
+}
+
+impl Default for SharedOptions {
+    fn default() -> Self {
+        Self { model: None, keep: 50_000 }
+    }
+}
+
+impl std::fmt::Debug for SharedOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let model = self.model.as_ref().map(|model| model.identity());
+        f.debug_struct("SharedOptions").field("model", &model).field("keep", &self.keep).finish()
+    }
+}
+
+/// How it stands with a store, as far as is known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SharedState {
+    /// The snapshot that picks rest on.
+    pub snapshot: SnapshotStatus,
+    /// How many of its tools are kept here.
+    pub kept: usize,
+    /// Whether the snapshot is kept here whole.
+    pub whole: bool,
+    /// What is wrong with the store; absent where it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+    /// How often it could not be used since this engine was opened.
+    pub failures: u64,
+}
+
+/// A catalog in a store, to be picked from. It follows what is published: a thread looks five times a second. Cloning is cheap.
+#[derive(Clone)]
+pub struct SharedEngine(Arc<Shared>);
+
+struct Shared {
+    store: RedisStore,
+    embedders: Vec<Arc<dyn Embedder>>,
+    keep: usize,
+    kept: Kept,
+    snapshot: Mutex<Arc<Snapshot>>,
+    fault: Mutex<Fault>,
+    stop: Arc<(Mutex<bool>, Condvar)>,
+}
+
+/// A snapshot, as far as it is known here.
+struct Snapshot {
+    head: Head,
+    of: Arc<PartOf>,
+    /// All of it, where it is kept whole.
+    whole: Option<Engine>,
+    /// What was kept when the store was last needed and failed: the number of rows, and an engine of them.
+    standing_in: Mutex<Option<(usize, Engine)>>,
+}
+
+/// What is wrong with the store.
+#[derive(Default)]
+struct Fault {
+    reason: Option<String>,
+    /// Until when it is not asked.
+    until: Option<Instant>,
+    failures: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl std::fmt::Debug for SharedEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SharedEngine").field("store", &self.0.store).field("state", &self.state()).finish()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        *lock(&self.stop.0) = true;
+        self.stop.1.notify_all();
+    }
+}
+
+impl SharedEngine {
+    /// Opens the catalog that was published last.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when the store cannot be reached, holds nothing, or holds a catalog that was published with other models.
+    pub fn open(store: RedisStore, options: SharedOptions) -> Result<Self, StoreError> {
+        let SharedOptions { model, keep } = options;
+        let mut embedders: Vec<Arc<dyn Embedder>> = Vec::new();
+        if model.as_ref().is_none_or(|model| model.kind() != ModelKind::Static) {
+            embedders.push(StaticEmbedder::shared().map_err(IndexError::from)?);
+        }
+        embedders.extend(model);
+        let current = store.current(store.timeout())?.ok_or_else(|| store.empty())?;
+        let kept = Kept::new(keep.max(super::MAX_CANDIDATES));
+        let snapshot = Snapshot::load(&store, &current, &embedders, &kept, keep)?;
+        let snapshot = Mutex::new(Arc::new(snapshot));
+        let (fault, stop) = (Mutex::default(), Arc::default());
+        let shared = Arc::new(Shared { store, embedders, keep, kept, snapshot, fault, stop });
+        let follower = Arc::downgrade(&shared);
+        let stop = Arc::clone(&shared.stop);
+        let following = std::thread::Builder::new().name("picktools-store".to_owned());
+        let begun = following.spawn(move || follow(&follower, &stop));
+        if let Err(error) = begun {
+            return Err(StoreError::Catalog { reason: format!("no thread can be started to follow it: {error}") });
+        }
+        Ok(Self(shared))
+    }
+
+    /// Tells how it stands with the store.
+    pub fn state(&self) -> SharedState {
+        let snapshot = self.0.snapshot();
+        let fault = lock(&self.0.fault);
+        let whole = snapshot.whole.is_some();
+        SharedState {
+            snapshot: SnapshotStatus::from(&snapshot.head.current),
+            kept: if whole { snapshot.head.current.tools } else { self.0.kept.len() },
+            whole,
+            fault: fault.reason.clone(),
+            failures: fault.failures,
+        }
+    }
+
+    /// Returns an engine of the whole catalog, where it is kept here.
+    pub fn whole(&self) -> Option<Engine> {
+        self.0.snapshot().whole.clone()
+    }
+
+    /// Picks the tools that `query` needs, as [`Engine::pick`] does. While the store cannot be used, from what is kept here, which
+    /// stands in [`Selection::degraded`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::pick`]; where nothing is kept either, [`PickError::Worker`] tells what is wrong with the store.
+    pub fn pick(&self, query: &Query, options: &PickOptions) -> Result<Selection, PickError> {
+        let snapshot = self.0.snapshot();
+        let current = &snapshot.head.current;
+        let report = |candidates| SnapshotReport { version: current.version, tools: current.tools, candidates };
+        if let Some(whole) = &snapshot.whole {
+            let fault = lock(&self.0.fault).reason.clone();
+            let mut selection = whole.pick(query, options)?;
+            selection.snapshot = Some(report(None));
+            if let Some(reason) = fault {
+                let reason = format!("{reason}; picked from snapshot {} as it is kept here", current.version);
+                selection.degraded.insert(0, Degraded { stage: Stage::Store, reason });
+            }
+            return Ok(selection);
+        }
+        options.check()?;
+        let mode = options.mode.unwrap_or(Mode::Hybrid);
+        let deadline = Deadline::after(options.timeout);
+        let mut embeddings = Embeddings::default();
+        let asked = self.0.ready().and_then(|()| {
+            self.0.candidates(&snapshot, query, options, mode, deadline, &mut embeddings).inspect_err(|error| self.0.failed(error))
+        });
+        let (engine, failed) = match asked {
+            Ok(engine) => (engine, None),
+            Err(error) => match snapshot.stand_in(&self.0.kept)? {
+                Some(engine) => (engine, Some(error)),
+                None => return Err(PickError::Worker { reason: error.to_string() }),
+            },
+        };
+        let timeout = deadline.instant().map(|end| end.saturating_duration_since(Instant::now()));
+        let options = PickOptions { timeout, ..options.clone() };
+        let mut selection = engine.pick_embedded(query, &options, embeddings)?;
+        let candidates = engine.catalog().len();
+        selection.snapshot = Some(report(Some(candidates)));
+        let status = match &failed {
+            None => StageStatus::Ran,
+            Some(error) => StageStatus::Failed { reason: error.to_string() },
+        };
+        selection.stages.insert(0, StageReport { stage: Stage::Store, status });
+        if let Some(error) = failed {
+            let reason = format!("{error}; picked from the {candidates} tools of {} that are kept here", current.tools);
+            selection.degraded.insert(0, Degraded { stage: Stage::Store, reason });
+        }
+        Ok(selection)
+    }
+}
+
+impl Shared {
+    fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&lock(&self.snapshot))
+    }
+
+    /// Whether the store may be asked: not for a while after it failed, so that not every request waits for it.
+    fn ready(&self) -> Result<(), StoreError> {
+        let fault = lock(&self.fault);
+        match (&fault.reason, fault.until) {
+            (Some(reason), Some(until)) if Instant::now() < until => {
+                Err(StoreError::Unavailable { address: self.store.address().to_owned(), reason: format!("not asked again yet: {reason}") })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn failed(&self, error: &StoreError) {
+        let mut fault = lock(&self.fault);
+        if fault.reason.is_none() {
+            tracing::warn!(target: "picktools::store", %error, "the store cannot be used; picks rest on what is kept here");
+        }
+        fault.reason = Some(error.to_string());
+        fault.until = Some(Instant::now() + PAUSE);
+        fault.failures += 1;
+    }
+
+    fn works(&self) {
+        let mut fault = lock(&self.fault);
+        if fault.reason.take().is_some() {
+            tracing::info!(target: "picktools::store", "the store answers again");
+        }
+        fault.until = None;
+    }
+
+    /// Asks the store for candidates and makes an engine of them.
+    fn candidates(
+        &self,
+        snapshot: &Snapshot,
+        query: &Query,
+        options: &PickOptions,
+        mode: Mode,
+        deadline: Deadline,
+        embeddings: &mut Embeddings,
+    ) -> Result<Engine, StoreError> {
+        let (store, head) = (&self.store, &snapshot.head);
+        let within = || match deadline.instant() {
+            // Half of what is left is for ranking.
+            Some(end) => store.timeout().min(end.saturating_duration_since(Instant::now()) / 2),
+            None => store.timeout(),
+        };
+        let mut embedded = Vec::new();
+        if mode.uses_semantic() && !query.is_blank() {
+            let asked = self.embedders.iter().enumerate();
+            let several = self.embedders.len() > 1;
+            let asked = asked.filter(|(_, embedder)| !several || embedder.reads(query.wanted()));
+            for (model, embedder) in asked {
+                if let Ok(vectors) = embeddings.of(embedder, query, deadline) {
+                    let rows = [&vectors.request, &vectors.conversation].into_iter().flatten();
+                    embedded.extend(rows.map(|rows| (model, rows.clone())));
+                }
+            }
+        }
+        let borrowed: Vec<_> = embedded.iter().map(|(model, rows)| (*model, rows)).collect();
+        let first = FirstStage::new(query, options, mode, &borrowed, &snapshot.of.whole);
+        let version = head.current.version;
+        let terms = first.terms();
+        let (_, mut counts) = self.kept.of_snapshot(version, std::iter::empty(), terms.iter().copied());
+        let unknown: Vec<u64> = terms.iter().copied().filter(|term| !counts.contains_key(term)).collect();
+        let told = store.term_counts(head, &unknown, within())?;
+        let told: Vec<(u64, (u32, u32))> = unknown.into_iter().zip(told).collect();
+        counts.extend(told.iter().copied());
+        self.kept.keep_of_snapshot(version, std::iter::empty(), told.into_iter(), MOST_SOURCES);
+        let holding = |term: u64| counts.get(&term).map_or(0, |(tools, _)| *tools);
+        let found = store.candidates(head, &first, &holding, within())?;
+        let mut rows = self.rows(head, found, within())?;
+        // What tools require comes along by name, and what copies copy by key.
+        let required = rows.values().flat_map(|row| &row.tool.requires).map(|name| name_tag(name));
+        let required: BTreeSet<u64> = required.filter(|name| !first.names.contains(name)).collect();
+        let originals = rows.values().flat_map(|row| &row.copies).copied().filter(|key| !rows.contains_key(key));
+        let mut more: BTreeSet<RowKey> = originals.collect();
+        if !required.is_empty() {
+            let named = FirstStage { texts: Vec::new(), vectors: Vec::new(), names: required, filter: Default::default() };
+            more.extend(store.candidates(head, &named, &holding, within())?);
+        }
+        if !more.is_empty() {
+            more.retain(|key| !rows.contains_key(key));
+            rows.extend(self.rows(head, more, within())?);
+        }
+        let mut ordered: Vec<(RowKey, Arc<Row>)> = rows.into_iter().collect();
+        ordered.sort_unstable_by_key(|(key, row)| (row.place, *key));
+        let keys: BTreeSet<SourceKey> = ordered.iter().filter_map(|(_, row)| row.source).collect();
+        let sources = self.sources(head, &keys, within())?;
+        let mut request_terms = RequestTerms::default();
+        counts.iter().for_each(|(&term, &(tools, sources))| request_terms.insert(term, tools, sources));
+        self.works();
+        Ok(Engine::of_index(Index::part(&snapshot.of, &ordered, &sources, request_terms)?)?)
+    }
+
+    /// Returns those of the rows that are of the snapshot.
+    fn rows(
+        &self,
+        head: &Head,
+        keys: BTreeSet<RowKey>,
+        within: Duration,
+    ) -> Result<HashMap<RowKey, Arc<Row>>, StoreError> {
+        let keys: Vec<RowKey> = keys.into_iter().collect();
+        let current = self.store.are_current(head, &keys, within)?;
+        let keys: Vec<RowKey> = keys.into_iter().zip(current).filter(|(_, current)| *current).map(|(key, _)| key).collect();
+        let mut rows = self.kept.rows(keys.iter().copied());
+        let unknown: Vec<RowKey> = keys.into_iter().filter(|key| !rows.contains_key(key)).collect();
+        let read = read_rows(&self.store, head, &unknown, within)?;
+        self.kept.keep(read.iter().cloned());
+        rows.extend(read);
+        Ok(rows)
+    }
+
+    fn sources(
+        &self,
+        head: &Head,
+        keys: &BTreeSet<SourceKey>,
+        within: Duration,
+    ) -> Result<HashMap<SourceKey, Arc<SourceRow>>, StoreError> {
+        let version = head.current.version;
+        let (mut sources, _) = self.kept.of_snapshot(version, keys.iter().copied(), std::iter::empty());
+        let unknown: Vec<SourceKey> = keys.iter().copied().filter(|key| !sources.contains_key(key)).collect();
+        let mut read = Vec::with_capacity(unknown.len());
+        for (key, bytes) in unknown.iter().zip(self.store.sources(head, &unknown, within)?) {
+            // One that has gone meanwhile says nothing.
+            let Some(bytes) = bytes else { continue };
+            let row = SourceRow::of_bytes(&bytes, &head.models)
+                .map_err(|damaged| Store::damaged(&self.store, format!("the source {key}: {damaged}")))?;
+            read.push((*key, Arc::new(row)));
+        }
+        self.kept.keep_of_snapshot(version, read.iter().cloned(), std::iter::empty(), MOST_SOURCES);
+        sources.extend(read);
+        Ok(sources)
+    }
+
+    /// Looks whether another snapshot was published, and goes on with that.
+    fn look(&self) -> Result<(), StoreError> {
+        let current = self.store.current(self.store.timeout())?.ok_or_else(|| self.store.empty())?;
+        let before = self.snapshot();
+        if current != before.head.current {
+            if current.version < before.head.current.version {
+                tracing::warn!(
+                    target: "picktools::store",
+                    from = before.head.current.version, to = current.version,
+                    "the store has gone back to an older snapshot"
+                );
+            }
+            let snapshot = Snapshot::load(&self.store, &current, &self.embedders, &self.kept, self.keep)?;
+            // What is gone shall not stand in for anything.
+            let rows: Vec<RowKey> = self.kept.all().into_iter().map(|(key, _)| key).collect();
+            for rows in rows.chunks(ROWS_AT_ONCE) {
+                let are = self.store.are_current(&snapshot.head, rows, self.store.timeout())?;
+                self.kept.drop_rows(rows.iter().zip(are).filter(|(_, is)| !*is).map(|(key, _)| *key));
+            }
+            *lock(&self.snapshot) = Arc::new(snapshot);
+        }
+        Ok(())
+    }
+}
+
+/// Looks for other snapshots for as long as the engine is there.
+fn follow(shared: &Weak<Shared>, stop: &(Mutex<bool>, Condvar)) {
+    loop {
+        let stopped = stop.1.wait_timeout_while(lock(&stop.0), LOOK, |stopped| !*stopped);
+        if *stopped.unwrap_or_else(PoisonError::into_inner).0 {
+            return;
+        }
+        let Some(shared) = shared.upgrade() else { return };
+        match shared.look() {
+            Ok(()) => shared.works(),
+            Err(error) => shared.failed(&error),
+        }
+    }
+}
+
+fn read_rows(
+    store: &dyn Store,
+    head: &Head,
+    keys: &[RowKey],
+    within: Duration,
+) -> Result<Vec<(RowKey, Arc<Row>)>, StoreError> {
+    let read = store.rows(head, keys, within)?;
+    let rows = keys.par_iter().zip(read).filter_map(|(key, bytes)| {
+        // One that has gone meanwhile is no candidate.
+        let row = Row::of_bytes(&bytes?, *key, &head.models);
+        Some(row.map(|row| (*key, Arc::new(row))).map_err(|damaged| store.damaged(format!("the row {key}: {damaged}"))))
+    });
+    rows.collect()
+}
+
+impl Snapshot {
+    fn load(
+        store: &RedisStore,
+        current: &Current,
+        embedders: &[Arc<dyn Embedder>],
+        kept: &Kept,
+        keep: usize,
+    ) -> Result<Self, StoreError> {
+        let head = store.head(current, READ)?;
+        let here: Vec<(String, usize)> =
+            embedders.iter().map(|embedder| (embedder.identity().to_owned(), embedder.dimensions())).collect();
+        if head.models != here {
+            let names = |models: &[(String, usize)]| {
+                models.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+            };
+            return Err(StoreError::Models { published: names(&head.models), here: names(&here) });
+        }
+        let whole = head.whole().map_err(|reason| Store::damaged(store, reason))?;
+        let of = Arc::new(PartOf::new(whole, head.counts.clone(), embedders.to_vec()));
+        let whole = if head.counts.tools <= keep { Some(Self::whole(store, &head, &of, kept)?) } else { None };
+        Ok(Self { head, of, whole, standing_in: Mutex::default() })
+    }
+
+    /// Reads all of a snapshot.
+    fn whole(store: &RedisStore, head: &Head, of: &PartOf, kept: &Kept) -> Result<Engine, StoreError> {
+        let keys = store.keys(head, READ)?;
+        let mut rows: Vec<(RowKey, Arc<Row>)> = kept.rows(keys.iter().copied()).into_iter().collect();
+        let known: HashMap<RowKey, ()> = rows.iter().map(|(key, _)| (*key, ())).collect();
+        let unknown: Vec<RowKey> = keys.iter().copied().filter(|key| !known.contains_key(key)).collect();
+        for unknown in unknown.chunks(ROWS_AT_ONCE) {
+            let read = read_rows(store, head, unknown, READ)?;
+            kept.keep(read.iter().cloned());
+            rows.extend(read);
+        }
+        if rows.len() != head.counts.tools {
+            let reason = format!("it has {} tools, and {} of them lie there", head.counts.tools, rows.len());
+            return Err(Store::damaged(store, reason));
+        }
+        rows.sort_unstable_by_key(|(key, row)| (row.place, *key));
+        Ok(Engine::of_index(Index::whole(of, &rows)?)?)
+    }
+
+    /// Returns an engine of the tools that are kept here; `None` where there are none.
+    fn stand_in(&self, kept: &Kept) -> Result<Option<Engine>, PickError> {
+        let mut standing_in = lock(&self.standing_in);
+        if standing_in.as_ref().is_none_or(|(rows, _)| *rows < kept.len()) {
+            let mut rows = kept.all();
+            if rows.is_empty() {
+                return Ok(None);
+            }
+            rows.sort_unstable_by_key(|(key, row)| (row.place, *key));
+            let engine = Engine::of_index(Index::whole(&self.of, &rows)?)?;
+            *standing_in = Some((rows.len(), engine));
+        }
+        Ok(standing_in.as_ref().map(|(_, engine)| engine.clone()))
+    }
+}

@@ -1,0 +1,140 @@
+//! What operators ask of a store: what lies there, whether it is whole, and to remove what nothing needs.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{RedisStore, SnapshotStatus, Store, StoreError};
+use crate::index::{Row, RowKey, SourceKey, SourceRow};
+
+/// How long one answer may take.
+const READ: Duration = Duration::from_secs(30);
+/// How many rows are read at once.
+const ROWS_AT_ONCE: usize = 2_000;
+/// The most faults that are told one by one.
+const MOST_FAULTS: usize = 100;
+
+/// What lies in a store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct StoreStatus {
+    /// The address, without user and password.
+    pub address: String,
+    /// Whose part of it.
+    pub tenant: String,
+    /// What was published last; absent where nothing was.
+    pub snapshot: Option<SnapshotStatus>,
+    /// The models that it was published with.
+    pub models: Vec<String>,
+    /// How many documents the index has: those of the snapshot, and those that a publication which is going on has written.
+    pub indexed: Option<u64>,
+    /// How much memory the whole server takes, in bytes.
+    pub memory: Option<u64>,
+}
+
+/// What was found where all of a snapshot was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Verification {
+    /// How many rows of tools were read.
+    pub tools: usize,
+    /// How many rows of sources were read.
+    pub sources: usize,
+    /// How many faults there are.
+    pub faults: usize,
+    /// The first hundred.
+    pub told: Vec<String>,
+}
+
+/// What was removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Collected {
+    /// How many generations.
+    pub generations: usize,
+    /// How many keys.
+    pub keys: usize,
+}
+
+/// Tells what lies in a store.
+///
+/// # Errors
+///
+/// [`StoreError`] when it cannot be reached, or what lies there cannot be read.
+pub fn status(store: &RedisStore) -> Result<StoreStatus, StoreError> {
+    let current = store.current(store.timeout())?;
+    let head = current.as_ref().map(|current| store.head(current, READ)).transpose()?;
+    Ok(StoreStatus {
+        address: store.address().to_owned(),
+        tenant: store.tenant().to_owned(),
+        snapshot: current.as_ref().map(SnapshotStatus::from),
+        models: head.iter().flat_map(|head| head.models.iter().map(|(model, _)| model.clone())).collect(),
+        indexed: head.as_ref().map(|head| store.indexed(head, READ)).transpose()?,
+        memory: store.memory(READ)?,
+    })
+}
+
+/// Removes what publications left behind that were cut off, and all generations but the current one.
+///
+/// # Errors
+///
+/// [`StoreError`] when it cannot be reached, or somebody publishes.
+pub fn collect(store: &RedisStore) -> Result<Collected, StoreError> {
+    let publishing = store.begin()?;
+    publishing.collect(store.current(READ)?.as_ref())
+}
+
+/// Reads all of a snapshot, and holds every row to its key. `progress` is told how many tools were read, of how many.
+///
+/// # Errors
+///
+/// [`StoreError`] when it cannot be reached or is empty; what is wrong with rows is told in [`Verification::told`].
+pub fn verify(store: &RedisStore, progress: &dyn Fn(usize, usize)) -> Result<Verification, StoreError> {
+    let current = store.current(READ)?.ok_or_else(|| store.empty())?;
+    let head = store.head(&current, READ)?;
+    let mut found = Verification::default();
+    let mut fault = |fault: String| {
+        found.faults += 1;
+        if found.told.len() < MOST_FAULTS {
+            found.told.push(fault);
+        }
+    };
+    head.whole().err().into_iter().for_each(|reason| fault(format!("the snapshot: {reason}")));
+    let keys: Vec<RowKey> = store.keys(&head, READ)?;
+    if keys.len() != current.tools {
+        fault(format!("the snapshot has {} tools, and {} are listed", current.tools, keys.len()));
+    }
+    let indexed = store.indexed(&head, READ)?;
+    if indexed < keys.len() as u64 {
+        fault(format!("the index has {indexed} documents, and {} tools are listed", keys.len()));
+    }
+    let mut sources: Vec<SourceKey> = Vec::new();
+    let mut read = 0;
+    for keys in keys.chunks(ROWS_AT_ONCE) {
+        for (key, bytes) in keys.iter().zip(store.rows(&head, keys, READ)?) {
+            let row = match bytes {
+                None => Err("it is not there".to_owned()),
+                Some(bytes) => Row::of_bytes(&bytes, *key, &head.models).map_err(|damaged| damaged.to_string()),
+            };
+            match row {
+                Ok(row) => sources.extend(row.source),
+                Err(reason) => fault(format!("the row {key}: {reason}")),
+            }
+        }
+        read += keys.len();
+        progress(read, current.tools);
+    }
+    sources.sort_unstable();
+    sources.dedup();
+    for keys in sources.chunks(ROWS_AT_ONCE) {
+        for (key, bytes) in keys.iter().zip(store.sources(&head, keys, READ)?) {
+            match bytes.map(|bytes| SourceRow::of_bytes(&bytes, &head.models)) {
+                None => fault(format!("the source {key}: it is not there")),
+                Some(Err(damaged)) => fault(format!("the source {key}: {damaged}")),
+                Some(Ok(_)) => {}
+            }
+        }
+    }
+    (found.tools, found.sources) = (read, sources.len());
+    Ok(found)
+}
