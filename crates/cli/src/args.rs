@@ -400,6 +400,15 @@ impl Model {
         self.embedder.as_ref().map(|embedder| embedder.identity())
     }
 
+    /// Returns it where it ranks beside the static one.
+    #[cfg(feature = "redis")]
+    pub(super) fn beside_static(self) -> Option<Arc<dyn Embedder>> {
+        let is_static = |embedder: &Arc<dyn Embedder>| {
+            picktools::embed::StaticEmbedder::shared().is_ok_and(|shared| shared.identity() == embedder.identity())
+        };
+        self.embedder.filter(|embedder| !is_static(embedder))
+    }
+
     /// Indexes `catalog`, with a progress bar while it is embedded, and warns where the cache is of no use.
     pub(super) fn engine(&self, catalog: Catalog) -> anyhow::Result<Engine> {
         self.engine_with(catalog, Beside::default())

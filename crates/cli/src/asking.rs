@@ -98,7 +98,7 @@ fn quota(text: &str) -> Result<(String, u64), &'static str> {
 }
 
 /// How much of one source.
-#[derive(Args, Default)]
+#[derive(Args, Default, Clone)]
 #[command(next_help_heading = heading::PICKS)]
 pub(super) struct SourceArgs {
     /// The most tools of one source, unless it is trusted.

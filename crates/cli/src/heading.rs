@@ -1,6 +1,8 @@
 //! Under which headings the help lists options, in the order in which a pick goes through them.
 
 pub(super) const REQUEST: &str = "Request";
+#[cfg(feature = "redis")]
+pub(super) const STORE: &str = "Shared store";
 pub(super) const CATALOG: &str = "Catalog";
 pub(super) const ACCESS: &str = "Who may see what";
 pub(super) const RANKING: &str = "Ranking";

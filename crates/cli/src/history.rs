@@ -37,6 +37,12 @@ impl HistoryArgs {
         options.popularity = self.popularity;
     }
 
+    /// Returns `true` if there are files of what was asked and called before.
+    #[cfg(feature = "redis")]
+    pub(super) fn reads_files(&self) -> bool {
+        self.sequences.is_some() || !self.examples.is_empty()
+    }
+
     /// Reads the sequences, where there are some.
     pub(super) fn sequences(&self) -> anyhow::Result<Option<Sequences>> {
         Ok(self.sequences.as_ref().map(Sequences::open).transpose()?)

@@ -8,9 +8,15 @@ use clap::Args;
 use serde::Serialize;
 
 use super::args::ModelArgs;
+#[cfg(feature = "redis")]
+use super::args::progress_bar;
 use super::reading::CatalogArgs;
+#[cfg(feature = "redis")]
+use super::store_args::StoreArgs;
 use super::{heading, output};
 use picktools::engine::{IndexStats, MemoryPart};
+#[cfg(feature = "redis")]
+use picktools::{Engine, store::Publication};
 
 #[derive(Args)]
 pub(super) struct IndexCommand {
@@ -21,6 +27,9 @@ pub(super) struct IndexCommand {
     /// Save the index in this folder, in the place of one that is there; then `--index DIR` does wherever `--catalog PATH` does.
     #[arg(long, value_name = "DIR", help_heading = heading::OUTPUT)]
     out: Option<PathBuf>,
+    #[cfg(feature = "redis")]
+    #[command(flatten)]
+    store: StoreArgs,
     /// Tell more: the model, the cached vectors and the digest of the catalog.
     #[arg(long, help_heading = heading::OUTPUT)]
     stats: bool,
@@ -35,6 +44,9 @@ struct Report {
     #[serde(flatten)]
     stats: IndexStats,
     memory: Vec<MemoryPart>,
+    #[cfg(feature = "redis")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published: Option<Publication>,
 }
 
 /// A number of bytes for people.
@@ -66,10 +78,22 @@ impl IndexCommand {
                 output::note(format!("saved in {:.1?}", started.elapsed()));
             }
         }
+        #[cfg(feature = "redis")]
+        let published = self.publish(&engine)?;
         if self.json {
-            return output::json(&Report { version: 1, stats, memory });
+            return output::json(&Report {
+                version: 1,
+                stats,
+                memory,
+                #[cfg(feature = "redis")]
+                published,
+            });
         }
         output::answer(format!("{} tools of {} sources, {} terms", stats.tools, stats.sources, stats.terms))?;
+        #[cfg(feature = "redis")]
+        if let Some(published) = published {
+            output::answer(told(&published))?;
+        }
         if !self.stats {
             return Ok(());
         }
@@ -88,4 +112,29 @@ impl IndexCommand {
         }
         Ok(())
     }
+
+    /// Publishes what was indexed, where a store is named.
+    #[cfg(feature = "redis")]
+    fn publish(&self, engine: &Engine) -> anyhow::Result<Option<Publication>> {
+        let Some(store) = self.store.catalog_store()? else { return Ok(None) };
+        let bar = progress_bar("publishing");
+        let published = picktools::store::publish(engine, &store, &|done, total| {
+            bar.set_length(total as u64);
+            bar.set_position(done as u64);
+        });
+        bar.finish_and_clear();
+        Ok(Some(published?))
+    }
+}
+
+/// What became of a publication, for people.
+#[cfg(feature = "redis")]
+fn told(published: &Publication) -> String {
+    let Publication { version, written, removed, anew, took_ms, .. } = published;
+    let changed = match (anew, written, removed) {
+        (true, ..) => "all of it written anew".to_owned(),
+        (false, 0, 0) => "nothing has changed".to_owned(),
+        (false, written, removed) => format!("{written} tools written, {removed} removed"),
+    };
+    format!("published as snapshot {version}: {changed}, in {:.1} s", *took_ms as f64 / 1e3)
 }

@@ -51,6 +51,10 @@ mod servers;
 #[cfg(feature = "server")]
 mod serve;
 mod signals;
+#[cfg(feature = "redis")]
+mod store;
+#[cfg(feature = "redis")]
+mod store_args;
 #[cfg(feature = "otel")]
 mod telemetry;
 mod translate;
@@ -137,6 +141,9 @@ enum Command {
     /// Ask a language model for sample requests of each tool, once a tool, and keep them in a file of examples.
     #[cfg(feature = "llm")]
     Enrich(enrich::EnrichCommand),
+    /// Look after a catalog in a store that several share.
+    #[cfg(feature = "redis")]
+    Store(store::StoreCommand),
     /// List the embedding models that --model takes, and fetch them.
     Models(models::ModelsCommand),
     /// Print the completion script of a shell.
@@ -187,6 +194,8 @@ fn main() -> ExitCode {
         Command::Learn(command) => command.run().map(done),
         #[cfg(feature = "llm")]
         Command::Enrich(command) => command.run(),
+        #[cfg(feature = "redis")]
+        Command::Store(command) => command.run(),
         Command::Models(command) => command.run().map(done),
         Command::Completions(command) => command.run(Cli::command()).map(done),
     };

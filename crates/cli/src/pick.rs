@@ -13,7 +13,9 @@ use serde_json::Value;
 use super::args::{Beside, TellBlockedArg};
 use super::asking::AskingArgs;
 use super::numbers::{number, whole};
-use super::reading::{CatalogArgs, read_input};
+use super::reading::{ReadingArgs, read_input};
+#[cfg(feature = "redis")]
+use super::store_args::StoreArgs;
 use super::translate::{ViewArgs, definitions};
 use super::{heading, output};
 use picktools::access::IneligibleReason;
@@ -26,6 +28,8 @@ use picktools::selection::{
     NothingFits, PriorEvidence, Provenance, RerankEvidence, RerankReport, SkillPick, TermEvidence, TokenReport,
     WordEvidence,
 };
+#[cfg(feature = "redis")]
+use picktools::store::{RedisStore, SharedEngine, SharedOptions};
 use picktools::skills::{Skill, SkillFolder, SkillReport, ToolMeaning, skills_section};
 use picktools::{Access, Catalog, Pick, PickOptions, Provider, Query, Selection, Tool, translate};
 
@@ -46,8 +50,17 @@ pub(super) struct PickCommand {
     /// it, whose last message of the user is the request.
     #[arg(long, value_name = "FILE|-", help_heading = heading::REQUEST)]
     input: Option<PathBuf>,
+    /// The catalog: a file of tools, an OpenAPI document, a configuration of MCP servers, `-` for standard input, a folder of such, or the
+    /// folder of an index; may be repeated.
+    #[arg(long, visible_alias = "index", value_name = "PATH", help_heading = heading::CATALOG)]
+    #[cfg_attr(feature = "redis", arg(required_unless_present = "store", conflicts_with = "store"))]
+    #[cfg_attr(not(feature = "redis"), arg(required = true))]
+    catalog: Vec<PathBuf>,
     #[command(flatten)]
-    catalog: CatalogArgs,
+    reading: ReadingArgs,
+    #[cfg(feature = "redis")]
+    #[command(flatten)]
+    store: StoreArgs,
     /// Folder of skills (SKILL.md): those that the request needs are picked too, with their tools.
     #[arg(long, value_name = "DIR", help_heading = heading::CATALOG)]
     skills: Option<PathBuf>,
@@ -126,6 +139,12 @@ struct Answer {
     definitions: Option<Translation>,
 }
 
+/// What is asked of an engine, and how definitions are written.
+struct Asked {
+    options: PickOptions,
+    view: TranslateOptions,
+}
+
 impl PickCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let deadline =
@@ -138,7 +157,11 @@ impl PickCommand {
             output::warn(format!("only the first {} bytes of the request are read", query.text().len()));
         }
         let reranker = self.asking.rerank.open(self.asking.ranking.folders(), deadline)?;
-        let catalog = self.catalog.open_for_picks()?;
+        #[cfg(feature = "redis")]
+        if let Some(store) = self.store.catalog_store()? {
+            return self.pick_shared(store, &query, deadline);
+        }
+        let catalog = self.reading.open_for_picks(&self.catalog)?;
         let skills = self.skills.as_deref().map(read_skills).transpose()?;
         let (sequences, examples) = (self.asking.history.sequences()?, self.asking.history.examples()?);
         let skills = skills.unwrap_or_default();
@@ -147,11 +170,51 @@ impl PickCommand {
         let engine = self.asking.ranking.engine_for_pick(catalog, beside, deadline)?;
         self.asking.history.warn_of_strangers(&engine);
         output::warnings(engine.skill_reports().iter().filter(|report| !report.is_compatible()), "");
+        let asked = self.options(deadline)?;
+        let (options, view) = (&asked.options, &asked.view);
+        let named = self.provider.is_some() || self.view.chooses_names();
+        let selection = engine.pick(&query, options)?;
+        self.warn(&selection);
+        if let Some(listed) = self.prompt_section {
+            let tools = match listed {
+                Listed::Picks => selection.shown(),
+                Listed::All => available(engine.catalog(), &options.access)?,
+            };
+            let section = match self.provider.or(named.then_some(Provider::OpenAiChat)) {
+                Some(provider) => translate(&tools, provider, view)?.tools_section(&tools),
+                None => tools_section(&tools),
+            };
+            let skills = match listed {
+                Listed::Picks => skills_of(&selection),
+                Listed::All => skills_section(usable(&skills, engine.skill_reports(), &tools)),
+            };
+            return output::verbatim(format!("{section}\n{skills}").trim_end());
+        }
+        self.tell(selection, view)
+    }
+
+    /// Picks from a catalog in a store.
+    #[cfg(feature = "redis")]
+    fn pick_shared(&self, store: RedisStore, query: &Query, deadline: Option<Instant>) -> anyhow::Result<()> {
+        if self.skills.is_some() || self.prompt_section.is_some() || self.asking.history.reads_files() {
+            bail!("--store picks from what was published: leave out --skills, --sequences, --examples and --prompt-section");
+        }
+        let model = self.asking.ranking.open_model()?.beside_static();
+        // One request needs no more than its candidates.
+        let engine = SharedEngine::open(store, SharedOptions { model, keep: 0 })?;
+        let asked = self.options(deadline)?;
+        let selection = engine.pick(query, &asked.options)?;
+        self.warn(&selection);
+        self.tell(selection, &asked.view)
+    }
+
+    /// Reads the options of a pick, and how definitions are written.
+    fn options(&self, deadline: Option<Instant>) -> anyhow::Result<Asked> {
         let mut options = PickOptions {
             max_candidates: self.picks.max_candidates,
             min_score: self.picks.min_score,
-            always_include: self.picks.always_include,
-            access: self.asking.access.access(),
+            always_include: self.picks.always_include.clone(),
+            access: self.asking.access.clone().access(),
             timeout: deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()).max(LEAST_TIME)),
             reasons: !self.no_reasons,
             debug: self.explain,
@@ -167,10 +230,14 @@ impl PickCommand {
             options.token_budget = Some(TokenBudget { tokens, provider, view: view.clone() });
         }
         self.asking.history.apply(&mut options);
-        self.asking.sources.apply(&mut options);
+        self.asking.sources.clone().apply(&mut options);
         self.asking.ranking.apply(&mut options);
         self.asking.rerank.apply(&mut options);
-        let selection = engine.pick(&query, &options)?;
+        Ok(Asked { options, view })
+    }
+
+    /// Warns of what a selection was not made as asked for.
+    fn warn(&self, selection: &Selection) {
         output::warn_of_unknown(&selection.unknown_values);
         output::warnings(&selection.deprecated_aliases, output::IN_JSON);
         for degraded in &selection.degraded {
@@ -181,22 +248,11 @@ impl PickCommand {
                 output::note(format!("{stage:<12} {:>10.1} µs", time.as_secs_f64() * 1e6));
             }
         }
-        if let Some(listed) = self.prompt_section {
-            let tools = match listed {
-                Listed::Picks => selection.shown(),
-                Listed::All => available(engine.catalog(), &options.access)?,
-            };
-            let section = match self.provider.or(named.then_some(Provider::OpenAiChat)) {
-                Some(provider) => translate(&tools, provider, &view)?.tools_section(&tools),
-                None => tools_section(&tools),
-            };
-            let skills = match listed {
-                Listed::Picks => skills_of(&selection),
-                Listed::All => skills_section(usable(&skills, engine.skill_reports(), &tools)),
-            };
-            return output::verbatim(format!("{section}\n{skills}").trim_end());
-        }
-        let definitions = self.provider.map(|provider| definitions(&selection, provider, &view)).transpose()?;
+    }
+
+    /// Prints a selection.
+    fn tell(&self, selection: Selection, view: &TranslateOptions) -> anyhow::Result<()> {
+        let definitions = self.provider.map(|provider| definitions(&selection, provider, view)).transpose()?;
         match (self.json, definitions) {
             (true, definitions) => return output::json(&Answer { selection, definitions }),
             (false, Some(definitions)) => return output::json(&definitions.tools),

@@ -9,8 +9,9 @@ use redis::Cmd;
 use super::vector_bytes;
 use crate::store::first_stage::{Filter, Nearest, Tags};
 
-/// How many postings are read for a text at most: words that more tools hold than are left are not asked for, as they tell least.
-const MOST_POSTINGS: u32 = 10_000;
+/// How many postings are read at most for each tool that is wanted: words that more tools hold than are left are not asked for, as they
+/// tell least. `docs/results.md` has what fewer and more give.
+const POSTINGS_A_TOOL: usize = 16;
 /// Up to so many tools that may be seen are all held against a vector; among more, those near it are looked through.
 const FEW: usize = 20_000;
 /// The fewest neighbours that a search for a vector looks at on its way.
@@ -64,7 +65,7 @@ pub(super) fn passes_none(filter: &Filter) -> bool {
 pub(super) fn of_words(index: &str, filter: &Filter, terms: &[(u64, f32, u32)], most: usize) -> Option<Cmd> {
     let mut terms: Vec<_> = terms.iter().filter(|(.., holding)| *holding > 0).collect();
     terms.sort_by_key(|(term, _, holding)| (*holding, *term));
-    let mut left = MOST_POSTINGS;
+    let mut left = u32::try_from(most * POSTINGS_A_TOOL).unwrap_or(u32::MAX);
     terms.retain(|(.., holding)| match left.checked_sub(*holding) {
         Some(rest) => {
             left = rest;

@@ -1,0 +1,39 @@
+//! Which store is shared with others, for the commands that use one.
+
+use anyhow::Context;
+use clap::Args;
+use picktools::store::{RedisOptions, RedisStore};
+
+use crate::heading;
+
+/// Where the address of a store may stand.
+const VARIABLE: &str = "PICKTOOLS_STORE";
+
+/// A store that several processes share.
+#[derive(Args)]
+#[command(next_help_heading = heading::STORE)]
+pub(super) struct StoreArgs {
+    /// A Redis 8, or a Redis or Valkey with RediSearch, that several share (docs/scale.md): redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE],
+    /// or rediss:// for TLS; or `env` for the address in PICKTOOLS_STORE, where others do not see its password.
+    #[arg(long, value_name = "URL|env")]
+    store: Option<String>,
+    /// Whose part of the store: tenants share nothing. 1 to 64 of a-z, 0-9 and -.
+    #[arg(long, value_name = "NAME", env = "PICKTOOLS_TENANT", default_value = "default")]
+    tenant: String,
+}
+
+impl StoreArgs {
+    /// The store of a catalog, where one is named.
+    pub(super) fn catalog_store(&self) -> anyhow::Result<Option<RedisStore>> {
+        let Some(address) = self.address()? else { return Ok(None) };
+        let options = RedisOptions { tenant: self.tenant.clone(), ..RedisOptions::new(address) };
+        Ok(Some(RedisStore::new(options)?))
+    }
+
+    fn address(&self) -> anyhow::Result<Option<String>> {
+        match self.store.as_deref() {
+            Some("env") => Ok(Some(std::env::var(VARIABLE).with_context(|| format!("--store env reads {VARIABLE}"))?)),
+            address => Ok(address.map(str::to_owned)),
+        }
+    }
+}
