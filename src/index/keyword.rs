@@ -69,14 +69,10 @@ impl KeywordIndex {
     pub(crate) fn look_up(&self, term: &str, kind: TermKind) -> Option<IndexedTerm> {
         let term = TermKey::of(term);
         let postings: Vec<Range<usize>> = self.postings(term).collect();
-        let here: usize = postings.iter().map(Range::len).sum();
-        if here == 0 {
+        let (holding, tools) = self.counted(term);
+        if holding == 0 {
             return None;
         }
-        let (tools, holding) = match &self.whole {
-            Some((tools, holding)) => (*tools, holding.get(&term).map_or(here, |&holding| here.max(holding as usize))),
-            None => (self.norms.len(), here),
-        };
         let idf = (1.0 + tools as f32 / holding as f32).ln();
         let share = if kind == TermKind::Pair { PAIR_WEIGHT } else { 1.0 };
         Some(IndexedTerm { weight: share * idf * (K1 + 1.0), postings })
@@ -84,7 +80,10 @@ impl KeywordIndex {
 
     /// Returns how many tools have a term, of how many.
     pub(crate) fn holding(&self, term: &str) -> (usize, usize) {
-        let term = TermKey::of(term);
+        self.counted(TermKey::of(term))
+    }
+
+    fn counted(&self, term: TermKey) -> (usize, usize) {
         let here = self.postings(term).map(|postings| postings.len()).sum();
         match &self.whole {
             Some((tools, holding)) => (holding.get(&term).map_or(here, |&holding| here.max(holding as usize)), *tools),

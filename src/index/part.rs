@@ -10,7 +10,7 @@ use foldhash::{HashMap, HashMapExt};
 use serde::{Deserialize, Serialize};
 
 use super::copies::Copies;
-use super::row::{Row, RowKey, SourceKey, Standing};
+use super::row::{self, DamagedRow, Row, RowKey, SourceKey, Standing};
 use super::rows::Rows;
 use super::segment::Segments;
 use super::sources::{Counted, SourceRow, Sources};
@@ -33,9 +33,12 @@ pub(crate) struct Counts {
     pub(crate) length: u64,
     /// How many sources there are and how long they are on average, where sources tell something.
     pub(crate) sources: Option<(usize, f32)>,
-    /// What tools are on average, by each model.
-    pub(crate) means: Vec<Vec<f32>>,
+    /// The vectors of some tools that stand for all, by each model.
+    sample: Vec<String>,
 }
+
+/// The most tools that stand for all: what tools score on average is told by so many well enough.
+const SAMPLE: usize = 1_024;
 
 /// A snapshot of which there is a part here.
 pub(crate) struct PartOf {
@@ -64,16 +67,26 @@ impl RequestTerms {
 
 impl PartOf {
     /// Takes what is known of a snapshot, and the models that its vectors are by.
-    pub(crate) fn new(whole: Whole, counts: Counts, embedders: Vec<Arc<dyn Embedder>>) -> Self {
-        let mean = |mean: &Vec<f32>| {
-            let mut rows = Rows::zeros(1, mean.len());
-            rows.set(0, mean);
-            rows
+    ///
+    /// # Errors
+    ///
+    /// [`DamagedRow`] when what is counted is none of these models', or no number.
+    pub(crate) fn new(
+        whole: Whole,
+        counts: Counts,
+        embedders: Vec<Arc<dyn Embedder>>,
+    ) -> Result<Self, DamagedRow> {
+        let sample = counts.sample.iter().zip(&embedders);
+        let sample = sample.map(|(text, embedder)| row::of_text(text, embedder.dimensions()));
+        let sample = sample.collect::<Result<Vec<Rows>, _>>()?;
+        let counted = match counts.sources {
+            Some((_, average)) if !(average.is_finite() && average >= 0.0) => return Err(row::damaged("its sources have no length")),
+            Some(_) if sample.len() != embedders.len() => return Err(row::damaged("a model has no sample")),
+            Some((sources, average)) => Some(Arc::new(Counted { sources, average, sample })),
+            None => None,
         };
-        let means: Vec<Rows> = counts.means.iter().map(mean).collect();
-        let counted = counts.sources.map(|(sources, average)| Arc::new(Counted { sources, average, means }));
         let sources = (0..).zip(whole.sources.names()).map(|(number, name)| (name.clone(), number)).collect();
-        Self { whole: Arc::new(whole), counts, counted, embedders, sources }
+        Ok(Self { whole: Arc::new(whole), counts, counted, embedders, sources })
     }
 }
 
@@ -145,19 +158,16 @@ impl Index {
 
     /// Returns what is counted over all tools.
     pub(crate) fn counts(&self) -> Counts {
-        let mean = |vectors: &Vectors| {
-            let mut mean = vec![0.0_f32; vectors.embedder().dimensions()];
-            for tool in self.catalog.ids() {
-                mean.iter_mut().zip(vectors.of(tool)).for_each(|(sum, value)| *sum += value);
-            }
-            mean.iter_mut().for_each(|sum| *sum /= self.catalog.len().max(1) as f32);
-            mean
+        let step = self.catalog.len().div_ceil(SAMPLE).max(1);
+        let sample = |vectors: &Vectors| {
+            let sample = Rows::gathered(self.catalog.ids().step_by(step).map(|tool| vectors.place_of(tool)));
+            row::to_text(&sample.unwrap_or_else(|| Rows::zeros(0, vectors.embedder().dimensions())))
         };
         Counts {
             tools: self.catalog.len(),
             length: self.keyword.segments().length(),
             sources: self.sources.as_ref().map(Sources::counted),
-            means: self.vectors.iter().map(mean).collect(),
+            sample: self.vectors.iter().map(sample).collect(),
         }
     }
 

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use sha2::{Digest as _, Sha256};
 
 use super::Index;
@@ -28,7 +29,7 @@ const VERSION: u8 = 1;
 #[error("{0}")]
 pub(crate) struct DamagedRow(String);
 
-fn damaged(message: &str) -> DamagedRow {
+pub(super) fn damaged(message: &str) -> DamagedRow {
     DamagedRow(message.to_owned())
 }
 
@@ -195,7 +196,7 @@ impl Row {
         let fields = fields.iter().map(|&bits| Fields::of_bits(bits)).collect();
         let likeness: Likeness = bytes.array()?;
         let likeness = Some(likeness).filter(|likeness| *likeness != Likeness::default());
-        let vectors = bytes.vectors(models, Some(1))?;
+        let vectors = bytes.vectors(models, 1)?;
         bytes.end()?;
         let postings = Postings::of_one_tool(terms, frequencies, fields, length);
         let segment = Arc::new(Segment { postings, vectors, likenesses: vec![likeness] });
@@ -227,7 +228,7 @@ impl SourceRow {
         let (terms, count) = bytes.terms()?;
         let counts = bytes.numbers(count, u16::from_le_bytes)?;
         let tools = bytes.length(0)?;
-        let vectors = bytes.vectors(models, Some(tools))?;
+        let vectors = bytes.vectors(models, tools)?;
         bytes.end()?;
         Ok(Self::new(terms.keys().iter().copied().zip(counts), vectors, tools))
     }
@@ -242,6 +243,22 @@ fn put_rows(out: &mut Vec<u8>, rows: &Rows) {
     put_length(out, rows.len());
     scales.iter().for_each(|scale| out.extend(scale.to_le_bytes()));
     out.extend(values.iter().map(|&value| value.to_le_bytes()[0]));
+}
+
+/// Writes vectors as text.
+pub(super) fn to_text(rows: &Rows) -> String {
+    let mut out = Vec::new();
+    put_rows(&mut out, rows);
+    BASE64_STANDARD.encode(sealed(out))
+}
+
+/// Reads vectors of so many dimensions.
+pub(super) fn of_text(text: &str, dimensions: usize) -> Result<Rows, DamagedRow> {
+    let bytes = BASE64_STANDARD.decode(text).map_err(|error| DamagedRow(error.to_string()))?;
+    let mut bytes = Bytes::unsealed(&bytes)?;
+    let rows = bytes.rows(dimensions)?;
+    bytes.end()?;
+    Ok(rows)
 }
 
 /// Puts a checksum behind bytes.
@@ -296,24 +313,28 @@ impl<'a> Bytes<'a> {
         Ok((Terms::of(keys.into_iter()), count))
     }
 
-    /// Reads vectors by each of `models`; as many by each, where it is said how many.
-    fn vectors(&mut self, models: &[(String, usize)], tools: Option<usize>) -> Result<Vec<Rows>, DamagedRow> {
+    /// Reads so many vectors by each of `models`.
+    fn vectors(&mut self, models: &[(String, usize)], tools: usize) -> Result<Vec<Rows>, DamagedRow> {
         if self.length(0)? != models.len() {
             return Err(damaged("it has vectors of other models"));
         }
         let read = models.iter().map(|&(_, dimensions)| {
-            let count = self.length(4)?;
-            let scales = self.numbers(count, f32::from_le_bytes)?;
-            let length = count.checked_mul(dimensions).filter(|_| dimensions <= MAX_DIMENSIONS);
-            let values = self.take(length.ok_or_else(|| damaged("it is cut short"))?)?;
-            let sound = scales.iter().all(|scale| scale.is_finite() && *scale >= 0.0);
-            if !sound || tools.is_some_and(|tools| tools != count) {
-                return Err(damaged("its vectors are not sound"));
-            }
-            let values = values.iter().map(|&value| i8::from_le_bytes([value])).collect();
-            Ok(Rows::of_parts(dimensions, values, scales))
+            let rows = self.rows(dimensions)?;
+            if rows.len() == tools { Ok(rows) } else { Err(damaged("its vectors are of other tools")) }
         });
         read.collect()
+    }
+
+    fn rows(&mut self, dimensions: usize) -> Result<Rows, DamagedRow> {
+        let count = self.length(4)?;
+        let scales = self.numbers(count, f32::from_le_bytes)?;
+        let length = count.checked_mul(dimensions).filter(|_| dimensions <= MAX_DIMENSIONS);
+        let values = self.take(length.ok_or_else(|| damaged("it is cut short"))?)?;
+        if !scales.iter().all(|scale| scale.is_finite() && *scale >= 0.0) {
+            return Err(damaged("its vectors are no numbers"));
+        }
+        let values = values.iter().map(|&value| i8::from_le_bytes([value])).collect();
+        Ok(Rows::of_parts(dimensions, values, scales))
     }
 
     fn end(&self) -> Result<(), DamagedRow> {

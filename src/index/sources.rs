@@ -165,8 +165,8 @@ pub(crate) struct Counted {
     pub(crate) sources: usize,
     /// The average length of a source.
     pub(crate) average: f32,
-    /// What tools are on average, by each model: one row.
-    pub(super) means: Vec<Rows>,
+    /// Some tools that stand for all, by each model.
+    pub(super) sample: Vec<Rows>,
 }
 
 /// One source: its words and its tools' vectors.
@@ -433,7 +433,8 @@ impl Sources {
                 for (of_source, row) in sums.iter_mut().zip(rows) {
                     *of_source = sum(&score(&row.vectors[model]));
                 }
-                sum(&score(&counted.means[model]))
+                let sample = score(&counted.sample[model]);
+                sum(&sample) / sample.len().max(1) as f32
             }
         };
         for (sum, &size) in sums.iter_mut().zip(&self.sizes) {

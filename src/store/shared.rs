@@ -433,7 +433,8 @@ impl Snapshot {
             return Err(StoreError::Models { published: names(&head.models), here: names(&here) });
         }
         let whole = head.whole().map_err(|reason| Store::damaged(store, reason))?;
-        let of = Arc::new(PartOf::new(whole, head.counts.clone(), embedders.to_vec()));
+        let of = PartOf::new(whole, head.counts.clone(), embedders.to_vec());
+        let of = Arc::new(of.map_err(|damaged| Store::damaged(store, damaged.to_string()))?);
         let whole = if head.counts.tools <= keep { Some(Self::whole(store, &head, &of, kept)?) } else { None };
         Ok(Self { head, of, whole, standing_in: Mutex::default() })
     }

@@ -1,0 +1,197 @@
+//! A store that is killed, restarted empty, full, slow, cut off, holds what is none of ours, or goes back.
+
+use std::time::{Duration, Instant};
+
+use picktools::catalog::Changes;
+use picktools::selection::Stage;
+use picktools::store::{SharedEngine, StoreError};
+use picktools::{Engine, PickOptions, Selection};
+use redis::Value;
+
+use crate::server::{Line, Relay, StoreServer};
+use crate::support::{ids, pick, published, shared, tool, try_publish, wide, within, workplace};
+
+const REQUEST: &str = "book a meeting room for tomorrow";
+
+fn is_degraded(selection: &Selection) -> bool {
+    selection.degraded.iter().any(|degraded| degraded.stage == Stage::Store)
+}
+
+/// Picks while the store fails: there is an answer in time from what is kept, and it says so.
+fn check_degraded(engine: &SharedEngine, limit: Duration, best: &str) {
+    for timeout in [None, Some(limit)] {
+        let options = PickOptions { timeout, ..wide() };
+        let started = Instant::now();
+        let selection = pick(engine, REQUEST, &options);
+        assert!(started.elapsed() < limit + Duration::from_millis(300), "{:?}", started.elapsed());
+        assert_eq!(ids(&selection).first().map(String::as_str), Some(best));
+        assert!(is_degraded(&selection), "{:?}", selection.stages);
+        assert!(selection.snapshot.is_some());
+    }
+    assert!(engine.state().fault.is_some());
+}
+
+fn best(engine: &SharedEngine) -> String {
+    ids(&pick(engine, REQUEST, &wide())).swap_remove(0)
+}
+
+#[test]
+fn while_a_store_is_gone_picks_rest_on_what_is_kept_and_say_so_and_when_it_is_back_they_go_on() {
+    let mut server = StoreServer::with_search(&[]);
+    let engine = Engine::new(workplace()).expect("it is indexed");
+    let publication = published(&engine, &server.url());
+    let (some, whole) = (shared(&server.url(), 0), shared(&server.url(), 1_000));
+    let expected = best(&some);
+    assert_eq!(best(&whole), expected);
+    server.kill();
+    for engine in [&some, &whole] {
+        within(Duration::from_secs(3), "it is noticed", || engine.state().fault.is_some());
+        check_degraded(engine, Duration::from_millis(700), &expected);
+        assert_eq!(engine.state().snapshot.version, publication.version);
+    }
+    // Restarted empty: the snapshot before is what there is, and that is told.
+    server.restart();
+    for engine in [&some, &whole] {
+        within(Duration::from_secs(3), "it tells that nothing is there", || {
+            engine.state().fault.is_some_and(|fault| fault.contains("holds no catalog"))
+        });
+        check_degraded(engine, Duration::from_millis(700), &expected);
+    }
+    published(&engine, &server.url());
+    for engine in [&some, &whole] {
+        within(Duration::from_secs(5), "it goes on", || !is_degraded(&pick(engine, REQUEST, &wide())));
+        assert_eq!(best(engine), expected);
+        assert!(engine.state().fault.is_none() && engine.state().failures > 0);
+    }
+}
+
+#[test]
+fn a_full_store_refuses_a_publication_whole_and_goes_on_serving() {
+    let server = StoreServer::with_search(&[]);
+    let engine = Engine::new(workplace()).expect("it is indexed");
+    published(&engine, &server.url());
+    let reader = shared(&server.url(), 0);
+    let expected = best(&reader);
+    server.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    server.ask(&["CONFIG", "SET", "maxmemory", "1mb"]);
+    let put = (0..50).map(|number| tool("more", &format!("more_{number}"), "Books a meeting room at once")).collect();
+    let more = engine.update(Changes { put, ..Changes::default() }).expect("it is indexed");
+    let refused = try_publish(&more, &server.url()).expect_err("it is full");
+    assert!(refused.to_string().contains("OOM"), "{refused}");
+    assert_eq!(best(&reader), expected);
+    assert!(!is_degraded(&pick(&reader, REQUEST, &wide())), "reading goes on");
+    server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    server.ask(&["DEL", "picktools:{acme}:lock"]);
+    assert_eq!(published(&more, &server.url()).written, 50);
+}
+
+#[test]
+fn a_slow_store_and_one_that_is_cut_off_hold_no_pick_longer_than_its_time() {
+    let server = StoreServer::with_search(&[]);
+    published(&Engine::new(workplace()).expect("it is indexed"), &server.url());
+    let relay = Relay::to(server.address());
+    for line in [Line::Slow, Line::Cut] {
+        relay.is(Line::Good);
+        let (some, whole) = (shared(&relay.url(), 0), shared(&relay.url(), 1_000));
+        let expected = best(&some);
+        relay.is(line);
+        // At once, before anything is known of it.
+        let started = Instant::now();
+        let selection = pick(&some, REQUEST, &PickOptions { timeout: Some(Duration::from_millis(300)), ..wide() });
+        assert!(started.elapsed() < Duration::from_millis(600), "{:?}", started.elapsed());
+        assert_eq!(ids(&selection).first(), Some(&expected));
+        assert!(is_degraded(&selection));
+        for engine in [&some, &whole] {
+            within(Duration::from_secs(5), "it is noticed", || engine.state().fault.is_some());
+            check_degraded(engine, Duration::from_millis(700), &expected);
+        }
+        relay.is(Line::Good);
+        for engine in [&some, &whole] {
+            within(Duration::from_secs(15), "it goes on", || !is_degraded(&pick(engine, REQUEST, &wide())));
+        }
+    }
+}
+
+#[test]
+fn what_is_none_of_ours_under_our_keys_is_an_error_and_never_a_tool() {
+    let server = StoreServer::with_search(&[]);
+    let engine = Engine::new(workplace()).expect("it is indexed");
+    let publication = published(&engine, &server.url());
+    let generation = format!("picktools:{{acme}}:g{}", publication.generation);
+    let reader = shared(&server.url(), 0);
+    let expected = best(&reader);
+    let rows: Vec<String> = server.keys().into_iter().filter(|key| key.starts_with(&format!("{generation}:t:"))).collect();
+    // Another tool's row under each key: it is not the row that its key says.
+    let row: Vec<u8> = redis::from_redis_value(server.ask(&["HGET", &rows[0], "r"])).expect("a row");
+    for key in &rows[1..] {
+        server.ask_bytes(&[b"HSET", key.as_bytes(), b"r", &row]);
+    }
+    let fresh = shared(&server.url(), 0);
+    let refused = fresh.pick(&picktools::Query::new(REQUEST), &wide()).expect_err("nothing sound was ever read");
+    assert!(refused.to_string().contains("is damaged"), "{refused}");
+    // One that has sound rows goes on with these.
+    assert_eq!(best(&reader), expected);
+    for (key, command) in [
+        (format!("{generation}:tools"), vec!["SET", "", "text"]),
+        (format!("{generation}:head"), vec!["SET", "", "{\"current\": 1}"]),
+        ("picktools:{acme}:current".to_owned(), vec!["SET", "", "no JSON"]),
+        ("picktools:{acme}:current".to_owned(), vec!["SADD", "", "a set"]),
+    ] {
+        server.ask(&["FLUSHALL"]);
+        published(&engine, &server.url());
+        let generation = |key: &str| {
+            let current: String = redis::from_redis_value(server.ask(&["GET", "picktools:{acme}:current"])).expect("text");
+            let current: serde_json::Value = serde_json::from_str(&current).expect("JSON");
+            key.replace(&format!(":g{}", publication.generation), &format!(":g{}", current["generation"]))
+        };
+        let key = generation(&key);
+        let reader = shared(&server.url(), 0);
+        let expected = best(&reader);
+        server.ask(&["DEL", &key]);
+        let command: Vec<&str> = command.into_iter().map(|part| if part.is_empty() { key.as_str() } else { part }).collect();
+        server.ask(&command);
+        let opened = SharedEngine::open(crate::support::store(&server.url(), "acme"), picktools::store::SharedOptions { keep: 0, ..Default::default() });
+        let says = match opened {
+            Err(error) => error.to_string(),
+            Ok(engine) => engine.pick(&picktools::Query::new(REQUEST), &wide()).expect_err("nothing sound was ever read").to_string(),
+        };
+        assert!(says.contains("damaged") || says.contains("WRONGTYPE"), "{key}: {says}");
+        let selection = pick(&reader, REQUEST, &wide());
+        assert_eq!(ids(&selection).first(), Some(&expected), "{key}");
+    }
+}
+
+#[test]
+fn an_index_that_is_gone_is_told_and_the_rows_that_are_kept_stand_in() {
+    let server = StoreServer::with_search(&[]);
+    let publication = published(&Engine::new(workplace()).expect("it is indexed"), &server.url());
+    let reader = shared(&server.url(), 0);
+    let expected = best(&reader);
+    server.ask(&["FT.DROPINDEX", &format!("picktools:{{acme}}:g{}", publication.generation)]);
+    let selection = pick(&reader, REQUEST, &wide());
+    assert!(is_degraded(&selection));
+    assert_eq!(ids(&selection).first(), Some(&expected));
+}
+
+#[test]
+fn after_a_failover_to_an_older_copy_picks_are_of_that_copy_and_the_next_publication_is_whole() {
+    let mut server = StoreServer::with_search(&["--dbfilename", "old.rdb"]);
+    let engine = Engine::new(workplace()).expect("it is indexed");
+    let old = published(&engine, &server.url());
+    server.save();
+    let put = vec![tool("kitchen", "descale_kettle", "Descales the kettle of the kitchen")];
+    let changed = engine.update(Changes { put, ..Changes::default() }).expect("it is indexed");
+    let new = published(&changed, &server.url());
+    let reader = shared(&server.url(), 0);
+    let has_kettle = |engine: &SharedEngine| ids(&pick(engine, "descale the kettle", &wide())).iter().any(|id| id.ends_with("kettle"));
+    assert!(has_kettle(&reader) && new.version > old.version);
+    server.kill();
+    server.restart();
+    within(Duration::from_secs(5), "it follows the older copy", || reader.state().snapshot.version == old.version);
+    within(Duration::from_secs(5), "the index is there again", || !is_degraded(&pick(&reader, REQUEST, &wide())));
+    assert!(!has_kettle(&reader), "what the copy does not have is not picked");
+    published(&changed, &server.url());
+    within(Duration::from_secs(5), "it is there again", || has_kettle(&reader));
+    assert!(matches!(server.ask(&["PING"]), Value::SimpleString(_)));
+    assert!(!matches!(try_publish(&changed, &server.url()), Err(StoreError::Busy { .. })));
+}

@@ -1,0 +1,197 @@
+//! What is published is what is picked from: the same picks, scores and reasons as of a local engine.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use picktools::catalog::Changes;
+use picktools::store::{SharedEngine, SharedOptions, StoreError, collect, publish, status, verify};
+use picktools::{Catalog, Engine, PickOptions, Query, Selection, Tool};
+use proptest::prelude::*;
+use redis::Value;
+
+use crate::server::{Line, Relay, StoreServer};
+use crate::support::{REQUESTS, ids, pick, published, shared, store, tool, try_publish, wide, within, workplace};
+
+/// What is said of each pick: the tool, the score and why.
+fn said(selection: &Selection) -> Vec<(String, String, String)> {
+    let said = |pick: &picktools::Pick| (pick.tool.id.clone(), format!("{:.3}", pick.score), pick.reason.clone());
+    selection.picks.iter().chain(&selection.required).map(said).collect()
+}
+
+#[test]
+fn a_shared_catalog_gives_the_picks_scores_and_reasons_of_a_local_one() {
+    let server = StoreServer::with_search(&[]);
+    let local = Engine::new(workplace()).expect("it is indexed");
+    let publication = published(&local, &server.url());
+    assert!(publication.anew && publication.written == local.catalog().len());
+    for keep in [0, 1_000] {
+        let shared = shared(&server.url(), keep);
+        assert_eq!(shared.state().whole, keep > 0);
+        for request in REQUESTS {
+            let options = PickOptions { max_candidates: 5, ..PickOptions::default() };
+            let here = local.pick(&Query::new(request), &options).expect("it picks");
+            let there = pick(&shared, request, &options);
+            assert_eq!(said(&there), said(&here), "{request}, {keep} kept");
+            assert_eq!(there.ineligible.counts, here.ineligible.counts, "{request}, {keep} kept");
+            assert_eq!(there.ineligible.total, here.ineligible.total, "{request}");
+            assert_eq!(there.catalog_digest, here.catalog_digest);
+            assert!(there.degraded.is_empty(), "{:?}", there.degraded);
+            assert_eq!(there.snapshot.as_ref().map(|snapshot| snapshot.version), Some(publication.version));
+        }
+    }
+    let found = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
+    assert_eq!((found.tools, found.faults), (local.catalog().len(), 0), "{:?}", found.told);
+    // Nothing has changed: nothing is written.
+    let again = published(&local, &server.url());
+    assert_eq!((again.version, again.written), (publication.version, 0));
+}
+
+#[test]
+fn a_change_is_seen_by_two_engines_within_a_second_and_only_what_changed_is_written() {
+    let server = StoreServer::with_search(&[]);
+    let engine = Engine::new(workplace()).expect("it is indexed");
+    published(&engine, &server.url());
+    let (one, other) = (shared(&server.url(), 0), shared(&server.url(), 1_000));
+    let request = "calibrate the espresso machine";
+    let new = || vec![tool("kitchen", "calibrate_machine", "Calibrates the espresso machine of the kitchen")];
+    let changed = engine.update(Changes { put: new(), ..Changes::default() }).expect("it is indexed");
+    let publication = published(&changed, &server.url());
+    assert!(!publication.anew);
+    assert_eq!((publication.written, publication.removed), (1, 0));
+    for engine in [&one, &other] {
+        let is_there = || ids(&pick(engine, request, &wide())).first().is_some_and(|id| id == "kitchen/calibrate_machine");
+        let took = within(Duration::from_secs(5), "it is seen", is_there);
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    }
+    // It goes again, and so does what was kept of it.
+    published(&engine, &server.url());
+    for engine in [&one, &other] {
+        let is_gone = || ids(&pick(engine, request, &wide())).iter().all(|id| id != "kitchen/calibrate_machine");
+        within(Duration::from_secs(1), "it is gone", is_gone);
+    }
+}
+
+#[test]
+fn of_two_publishers_at_once_one_waits_its_turn() {
+    let server = StoreServer::with_search(&[]);
+    let engine = Engine::new(workplace()).expect("it is indexed");
+    server.ask(&["SET", "picktools:{acme}:lock", "somebody"]);
+    let refused = try_publish(&engine, &server.url()).expect_err("somebody publishes");
+    assert!(matches!(refused, StoreError::Busy { .. }), "{refused}");
+    let opened = SharedEngine::open(store(&server.url(), "acme"), SharedOptions::default());
+    assert!(matches!(opened, Err(StoreError::Empty { .. })), "nothing was published");
+    server.ask(&["DEL", "picktools:{acme}:lock"]);
+    let publishers = [(); 4].map(|()| {
+        let (engine, url) = (engine.clone(), server.url());
+        std::thread::spawn(move || try_publish(&engine, &url))
+    });
+    let became = publishers.map(|publisher| publisher.join().expect("no panic"));
+    assert!(became.iter().any(Result::is_ok));
+    for refused in became.iter().filter_map(|result| result.as_ref().err()) {
+        assert!(matches!(refused, StoreError::Busy { .. }), "{refused}");
+    }
+    assert_eq!(verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read").faults, 0);
+}
+
+#[test]
+fn what_a_publisher_leaves_behind_that_was_cut_off_counts_for_nothing_and_is_removed() {
+    let server = StoreServer::with_search(&[]);
+    let engine = Engine::new(workplace()).expect("it is indexed");
+    published(&engine, &server.url());
+    let reader = shared(&server.url(), 0);
+    let before = ids(&pick(&reader, "order coffee beans", &wide()));
+    // So many that the line is cut while they are written.
+    let beans = |number: usize| tool("beans", &format!("order_beans_{number}"), &format!("Orders coffee beans of kind {number}"));
+    let more = engine.update(Changes { put: (0..2_000).map(beans).collect(), ..Changes::default() }).expect("indexed");
+    let relay = Relay::to(server.address());
+    // A publisher that is killed says nothing more.
+    let cut = publish(&more, &store(&relay.url(), "acme"), &|done, _| {
+        if done >= 600 {
+            relay.is(Line::Closed);
+        }
+    });
+    assert!(matches!(cut, Err(StoreError::Unavailable { .. })), "{cut:?}");
+    assert_eq!(ids(&pick(&reader, "order coffee beans", &wide())), before);
+    // The lock of one that is gone runs out; here at once.
+    server.ask(&["DEL", "picktools:{acme}:lock"]);
+    let collected = collect(&store(&server.url(), "acme")).expect("it is removed");
+    assert!(collected.keys + collected.generations > 0, "{collected:?}");
+    assert_eq!(verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read").faults, 0);
+    let indexed = status(&store(&server.url(), "acme")).expect("it tells").indexed;
+    assert_eq!(indexed, Some(engine.catalog().len() as u64));
+    published(&more, &server.url());
+    within(Duration::from_secs(2), "the next publication is seen", || {
+        ids(&pick(&reader, "order coffee beans", &wide())).iter().any(|id| id.starts_with("beans/"))
+    });
+}
+
+/// The counts of terms as they lie there, without those that nothing holds any more.
+fn counts(server: &StoreServer, tenant: &str) -> BTreeMap<(bool, Vec<u8>), i64> {
+    let mut counts = BTreeMap::new();
+    let current: String = redis::from_redis_value(server.ask(&["GET", &format!("picktools:{{{tenant}}}:current")])).expect("text");
+    let current: serde_json::Value = serde_json::from_str(&current).expect("JSON");
+    let generation = format!("picktools:{{{tenant}}}:g{}:", current["generation"]);
+    for (kind, of_sources) in [("df:", false), ("sf:", true)] {
+        let of = format!("{generation}{kind}");
+        for key in server.keys().into_iter().filter(|key| key.starts_with(&of)) {
+            let held: BTreeMap<Vec<u8>, i64> = redis::from_redis_value(server.ask(&["HGETALL", &key])).expect("counts");
+            counts.extend(held.into_iter().filter(|(_, count)| *count != 0).map(|(term, count)| ((of_sources, term), count)));
+        }
+    }
+    counts
+}
+
+fn tools() -> impl Strategy<Value = Vec<(u8, u8, Vec<u8>)>> {
+    // A source, a number within it, and words.
+    prop::collection::vec((0..4_u8, 0..6_u8, prop::collection::vec(0..12_u8, 1..8)), 1..24)
+}
+
+fn catalog(tools: &[(u8, u8, Vec<u8>)]) -> Vec<Tool> {
+    const WORDS: [&str; 12] = ["read", "write", "file", "mail", "send", "book", "room", "list", "branch", "delete", "note", "find"];
+    let mut known = BTreeMap::new();
+    for (source, number, words) in tools {
+        let words: Vec<&str> = words.iter().map(|&word| WORDS[usize::from(word)]).collect();
+        let made = tool(&format!("source{source}"), &format!("{}_{number}", words[0]), &words.join(" "));
+        known.insert(made.id.clone(), made);
+    }
+    known.into_values().collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn changes_one_after_the_other_leave_the_counts_of_what_is_published_anew(states in prop::collection::vec(tools(), 2..5)) {
+        static SERVER: std::sync::LazyLock<StoreServer> = std::sync::LazyLock::new(|| StoreServer::with_search(&[]));
+        SERVER.ask(&["FLUSHALL"]);
+        let base = catalog(&(0..4).flat_map(|source| (0..40).map(move |number| (source, number, vec![number % 12, source]))).collect::<Vec<_>>());
+        let engine = |state: &[(u8, u8, Vec<u8>)]| {
+            let more = catalog(state).into_iter().map(|mut tool| {
+                tool.name = format!("x_{}", tool.name);
+                tool.id = tool.qualified_name();
+                tool
+            });
+            Engine::new(Catalog::from_tools(base.iter().cloned().chain(more)).expect("valid")).expect("indexed")
+        };
+        for state in &states {
+            publish(&engine(state), &store(&SERVER.url(), "step"), &|_, _| {}).expect("published");
+            prop_assert_eq!(verify(&store(&SERVER.url(), "step"), &|_, _| {}).expect("read").faults, 0);
+        }
+        // What is told of the last state is the same, however it came about.
+        let last = states.last().expect("there is one");
+        publish(&engine(last), &store(&SERVER.url(), "anew"), &|_, _| {}).expect("published");
+        prop_assert_eq!(counts(&SERVER, "step"), counts(&SERVER, "anew"));
+    }
+}
+
+#[test]
+fn a_line_that_breaks_while_all_is_read_is_an_error_with_the_place() {
+    let server = StoreServer::with_search(&[]);
+    let engine = Engine::new(workplace()).expect("it is indexed");
+    published(&engine, &server.url());
+    let relay = Relay::to(server.address());
+    relay.is(Line::Cut);
+    let opened = SharedEngine::open(store(&relay.url(), "acme"), SharedOptions::default());
+    let error = opened.expect_err("nothing comes through").to_string();
+    assert!(error.contains("did not answer within 500 ms"), "{error}");
+    assert!(matches!(server.ask(&["PING"]), Value::SimpleString(_)));
+}

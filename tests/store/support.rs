@@ -1,0 +1,73 @@
+//! Catalogs in a store, and what is picked from them.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use picktools::options::Choice;
+use picktools::store::{Publication, RedisOptions, RedisStore, SharedEngine, SharedOptions, StoreError, publish};
+use picktools::{Catalog, Engine, PickOptions, Query, Selection, Tool};
+
+/// Requests of many kinds: one tool, several, names, what is ruled out, and nothing.
+pub(crate) const REQUESTS: [&str; 8] = [
+    "book a meeting room for tomorrow at nine",
+    "send the minutes to everybody and file a bug about the projector",
+    "how is the weather in Oslo? Then tell Anna on the chat.",
+    "use `send_email`, don't book anything",
+    "delete the branch",
+    "search the documents for the contract with the agency",
+    "zzz qqq",
+    "translate this",
+];
+
+pub(crate) fn workplace() -> Catalog {
+    Catalog::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/catalogs/workplace")).expect("a catalog")
+}
+
+pub(crate) fn store(url: &str, tenant: &str) -> RedisStore {
+    let options = RedisOptions { tenant: tenant.to_owned(), ..RedisOptions::new(url) };
+    RedisStore::new(options).expect("an address")
+}
+
+pub(crate) fn published(engine: &Engine, url: &str) -> Publication {
+    try_publish(engine, url).expect("it is published")
+}
+
+pub(crate) fn try_publish(engine: &Engine, url: &str) -> Result<Publication, StoreError> {
+    publish(engine, &store(url, "acme"), &|_, _| {})
+}
+
+/// Opens what was published, with so many tools kept.
+pub(crate) fn shared(url: &str, keep: usize) -> SharedEngine {
+    SharedEngine::open(store(url, "acme"), SharedOptions { keep, ..SharedOptions::default() }).expect("it opens")
+}
+
+/// Many options, so that nearly every tool that may be seen is told of.
+pub(crate) fn wide() -> PickOptions {
+    PickOptions { max_candidates: 10, min_score: 0.0, choice: Choice::Best, ..PickOptions::default() }
+}
+
+pub(crate) fn pick(engine: &SharedEngine, request: &str, options: &PickOptions) -> Selection {
+    engine.pick(&Query::new(request), options).expect("it picks")
+}
+
+pub(crate) fn ids(selection: &Selection) -> Vec<String> {
+    selection.picks.iter().map(|pick| pick.tool.id.clone()).collect()
+}
+
+/// A tool of a source.
+pub(crate) fn tool(source: &str, name: &str, description: &str) -> Tool {
+    let mut tool = Tool::without_arguments(name, description);
+    tool.source = Some(source.to_owned());
+    tool.id = tool.qualified_name();
+    tool
+}
+
+/// Waits until something is so, and tells how long that took.
+pub(crate) fn within(limit: Duration, what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < limit, "{what} within {limit:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    started.elapsed()
+}
