@@ -51,6 +51,8 @@ mod servers;
 #[cfg(feature = "server")]
 mod serve;
 mod signals;
+#[cfg(feature = "server")]
+mod store_args;
 #[cfg(feature = "otel")]
 mod telemetry;
 mod translate;

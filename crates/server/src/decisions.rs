@@ -1,4 +1,4 @@
-//! What operators decide, wherever they do: seen in the files that gateways share, and noted.
+//! What operators decide, wherever they do: seen in what gateways share, and noted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::hub::Hub;
 use crate::journal::{Approval, Waiting};
 use crate::pins::{Decided, Pins};
 use crate::queue::{CallQueue, QueuedCall};
-use crate::shared_file::Stamp;
+use crate::shared::Stamp;
 
 /// How often is looked.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(500);
 
 /// What had been decided when it was last looked at.
 pub(crate) struct Decisions {
@@ -52,7 +52,7 @@ impl Decisions {
     fn look(&mut self) -> Vec<Approval> {
         let mut found = Vec::new();
         if let Some(pins) = &self.pins {
-            let stamp = pins.stamp();
+            let stamp = Some(pins.stamp());
             if stamp != self.stamps.0
                 && let Ok(now) = pins.decided()
             {
@@ -61,7 +61,7 @@ impl Decisions {
             }
         }
         if let Some(queue) = &self.queue {
-            let stamp = queue.stamp();
+            let stamp = Some(queue.stamp());
             if stamp != self.stamps.1
                 && let Ok(now) = queue.known()
             {

@@ -32,13 +32,15 @@ use crate::pins::Pins;
 use crate::queue::CallQueue;
 use crate::rounds::Rounds;
 use crate::settings::{DEFAULT_ROLE, Names, Settings, Share, UpstreamRules};
+use crate::shared::Stamp;
+use crate::shared_store::Store;
 use crate::snapshot::{Sent, Snapshot};
 use crate::upstream::{Environment, Listed, Owner, Upstream};
 
 /// What comes within this time is made one snapshot of.
 const TOGETHER: Duration = Duration::from_millis(100);
 /// How often is looked whether somebody approved something.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(500);
 /// How long upstreams may take to end.
 const END: Duration = Duration::from_secs(5);
 
@@ -58,6 +60,9 @@ pub struct GatewayOptions {
     pub pins: Option<Pins>,
     /// Where calls wait for the operator that may do damage and come from a client that cannot ask; without it they are refused.
     pub queue: Option<CallQueue>,
+    /// What is shared with other gateways besides approvals and the queue: limits of keys, servers that are left alone, sessions and
+    /// the audit.
+    pub store: Option<Store>,
     /// Who hears what happens.
     pub meter: Arc<dyn Meter>,
     /// Whose connections are shared where the settings say nothing: with one client all can be, with several what one does
@@ -130,7 +135,11 @@ impl Gateway {
     ///
     /// [`GatewayError`] when a server cannot stand behind a gateway as it is called, or the settings do not fit.
     pub fn open(options: GatewayOptions) -> Result<Self, GatewayError> {
-        let GatewayOptions { servers, settings, catalog, environment, kept, pins, queue, meter, share } = options;
+        let GatewayOptions { servers, settings, catalog, environment, kept, pins, queue, store, meter, share } =
+            options;
+        if let Some(store) = &store {
+            store.tell(Arc::clone(&meter));
+        }
         let planned = plan(servers, &settings)?;
         let failed = |error: &dyn fmt::Display| GatewayError::Audit(error.to_string());
         let audit = settings.audit.clone().map(AuditWriter::open).transpose().map_err(|error| failed(&error))?;
@@ -152,6 +161,7 @@ impl Gateway {
             live: watch::Sender::default(),
             rounds: Rounds::default(),
             queue,
+            store,
             pins: pins.clone(),
             share,
             meter,
@@ -293,11 +303,19 @@ impl fmt::Debug for Gateway {
     }
 }
 
+/// By what is told that somebody approved something. Finding out may wait for a store.
+async fn stamp_of(pins: &Option<Pins>) -> Option<Stamp> {
+    let pins = pins.clone()?;
+    tokio::task::spawn_blocking(move || pins.stamp()).await.ok()
+}
+
 /// Makes a new snapshot whenever an upstream sent something else, or something was approved.
 async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<Listed>) {
     let mut tools: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     let mut said: BTreeMap<String, Option<String>> = BTreeMap::new();
-    let mut stamp = pins.as_ref().and_then(Pins::stamp);
+    let mut stamp = stamp_of(&pins).await;
+    // What could not be held to what was approved, and why.
+    let (mut live, mut fault): (Vec<(String, Result<(), String>)>, Option<String>) = (Vec::new(), None);
     loop {
         let mut news = Vec::new();
         tokio::select! {
@@ -307,8 +325,9 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
             },
             () = hub.replaced.notified() => {}
             () = sleep(LOOK), if pins.is_some() => {
-                let now = pins.as_ref().and_then(Pins::stamp);
-                if now == stamp {
+                let now = stamp_of(&pins).await;
+                // What failed is tried again: a store that was away may be there.
+                if now == stamp && fault.is_none() {
                     continue;
                 }
                 stamp = now;
@@ -317,9 +336,9 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
         while let Ok(Some(more)) = timeout(TOGETHER, heard.recv()).await {
             news.push(more);
         }
-        let mut live = Vec::new();
         for Listed { upstream, listing, is_live } in news {
             if is_live {
+                live.retain(|(of, _)| *of != upstream);
                 live.push((upstream.clone(), listing.as_ref().map(|_| ()).map_err(Clone::clone)));
             }
             let reason = match listing {
@@ -349,7 +368,7 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
         let failed = match built {
             Ok(Ok(snapshot)) => {
                 // Written by this, they need not be read again; written by others meanwhile, they must be.
-                stamp = snapshot.approvals;
+                stamp.clone_from(&snapshot.approvals);
                 let snapshot = Arc::new(snapshot);
                 hub.journal.changed(&snapshot);
                 drop(hub.snapshot.send_replace(snapshot));
@@ -358,22 +377,26 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
             Ok(Err(message)) => Some(message),
             Err(error) => Some(error.to_string()),
         };
-        if let Some(message) = &failed {
+        if let Some(message) = failed.as_ref().filter(|message| fault.as_ref() != Some(message)) {
             tracing::error!(target: "picktools::gateway", %message, "what there was stays");
         }
         if !live.is_empty() {
             hub.live.send_modify(|known| {
-                for (upstream, said) in live {
+                for (upstream, said) in &live {
                     match &failed {
                         // What it has now could not be held to what was approved.
-                        Some(message) => drop(known.insert(upstream, Err(message.clone()))),
+                        Some(message) => drop(known.insert(upstream.clone(), Err(message.clone()))),
                         // Once it was asked, what it has is known, and a call finds out whether it is there.
-                        None if known.get(&upstream) == Some(&Ok(())) => {}
-                        None => drop(known.insert(upstream, said)),
+                        None if known.get(upstream) == Some(&Ok(())) => {}
+                        None => drop(known.insert(upstream.clone(), said.clone())),
                     }
                 }
             });
         }
+        if failed.is_none() {
+            live.clear();
+        }
+        fault = failed;
         if upstreams.iter().all(|upstream| said.contains_key(&upstream.server.name)) {
             hub.complete.send_replace(true);
         }

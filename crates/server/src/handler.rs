@@ -121,7 +121,7 @@ impl Handler {
         let Some(sender) = parts.extensions.get::<Sender>() else { return self.session.caller.clone() };
         let owner = match parts.headers.contains_key(SESSION) {
             true => self.session.caller.owner.clone(),
-            false => Owner(format!("key {}", sender.key).into()),
+            false => Owner::of_key(&sender.key),
         };
         Caller { role: Arc::clone(&sender.role), key: Arc::clone(&sender.key), owner }
     }

@@ -15,6 +15,7 @@ use crate::queue::CallQueue;
 use crate::refusal::{Code, Refusal};
 use crate::rounds::Rounds;
 use crate::settings::{Settings, Share};
+use crate::shared_store::Store;
 use crate::snapshot::Snapshot;
 use crate::upstream::{Environment, Owner, Upstream};
 
@@ -37,6 +38,8 @@ pub(crate) struct Hub {
     pub(crate) live: watch::Sender<BTreeMap<String, Result<(), String>>>,
     pub(crate) rounds: Rounds,
     pub(crate) queue: Option<CallQueue>,
+    /// What is shared with other gateways besides.
+    pub(crate) store: Option<Store>,
     /// Which definitions were approved; without it all are believed.
     pub(crate) pins: Option<Pins>,
     pub(crate) share: Share,

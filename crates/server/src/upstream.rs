@@ -47,6 +47,27 @@ pub(crate) type Environment = dyn Fn(&str) -> Option<OsString> + Send + Sync;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Owner(pub(crate) Arc<str>);
 
+/// How the names of those begin whom all gateways of a store know by the same name.
+const OF_KEY: &str = "key ";
+const OF_SESSION: &str = "session of all ";
+
+impl Owner {
+    /// Whoever has a key, where there are no sessions.
+    pub(crate) fn of_key(name: &str) -> Self {
+        Self(format!("{OF_KEY}{name}").into())
+    }
+
+    /// A session that may go on at another gateway, by what stands for its id, which is secret.
+    pub(crate) fn of_shared_session(digest: &str) -> Self {
+        Self(format!("{OF_SESSION}{digest}").into())
+    }
+
+    /// Whether all gateways of a store know it by this name.
+    pub(crate) fn is_of_all(&self) -> bool {
+        self.0.starts_with(OF_KEY) || self.0.starts_with(OF_SESSION)
+    }
+}
+
 /// What is known of a client that matters to its connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client {
