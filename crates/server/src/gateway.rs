@@ -16,8 +16,9 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::audit::AuditWriter;
+use crate::audit::{AuditWriter, Sending};
 use crate::calls::Caller;
+use crate::circuits;
 use crate::decisions::Decisions;
 use crate::error::GatewayError;
 use crate::handler::Handler;
@@ -31,6 +32,7 @@ use crate::naming;
 use crate::pins::Pins;
 use crate::queue::CallQueue;
 use crate::rounds::Rounds;
+use crate::sessions::Sessions;
 use crate::settings::{DEFAULT_ROLE, Names, Settings, Share, UpstreamRules};
 use crate::shared::Stamp;
 use crate::shared_store::Store;
@@ -97,6 +99,10 @@ pub struct Gateway {
     building: JoinHandle<()>,
     /// What sees the decisions of operators.
     deciding: JoinHandle<()>,
+    /// What tells other gateways which servers are left alone, and hears it.
+    circuits: Option<JoinHandle<()>>,
+    /// What sends the audit to the store.
+    sending: Mutex<Option<Sending>>,
     /// What follows each upstream.
     following: Mutex<BTreeMap<String, JoinHandle<()>>>,
     doors: Mutex<Vec<Weak<Door>>>,
@@ -142,12 +148,19 @@ impl Gateway {
         }
         let planned = plan(servers, &settings)?;
         let failed = |error: &dyn fmt::Display| GatewayError::Audit(error.to_string());
-        let audit = settings.audit.clone().map(AuditWriter::open).transpose().map_err(|error| failed(&error))?;
+        let mut audit = settings.audit.clone().map(AuditWriter::open).transpose().map_err(|error| failed(&error))?;
+        let mut sending = None;
+        if let (Some(audit), Some(written), Some(store)) = (&mut audit, &settings.audit, &store) {
+            let begun = Sending::begin(&written.folder, store.clone()).map_err(|error| failed(&error))?;
+            audit.keep_unsent(begun.sent());
+            sending = Some(begun);
+        }
         if let Some(remnant) = audit.as_ref().and_then(AuditWriter::remnant) {
             let (file, bytes) = (&remnant.file, remnant.bytes);
             tracing::error!(target: "picktools::audit", %file, bytes, "half a record stood at the end, and was put aside");
         }
         let journal = Journal::open(audit).map_err(|error| failed(&error))?;
+        let idle = Duration::from_secs(settings.http.session_s.max(1));
         let settings = Arc::new(settings);
         let first = Snapshot::build(Arc::clone(&settings), catalog.as_ref(), &[], None, None)
             .map_err(GatewayError::Snapshot)?;
@@ -161,7 +174,8 @@ impl Gateway {
             live: watch::Sender::default(),
             rounds: Rounds::default(),
             queue,
-            store,
+            sessions: store.clone().filter(|_| share == Share::Owner).map(|store| Sessions::new(store, idle)),
+            store: store.clone(),
             pins: pins.clone(),
             share,
             meter,
@@ -174,7 +188,9 @@ impl Gateway {
         let gateway = Self {
             building: tokio::spawn(build(Arc::clone(&hub), pins, heard)),
             deciding: tokio::spawn(decisions.follow(Arc::clone(&hub))),
+            circuits: store.map(|store| tokio::spawn(circuits::follow(Arc::clone(&hub), store))),
             kept: kept.map(KeptTools::new),
+            sending: Mutex::new(sending),
             tell,
             following: Mutex::default(),
             doors: Mutex::default(),
@@ -282,11 +298,16 @@ impl Gateway {
         let ends = upstreams.iter().map(|upstream| upstream.end());
         drop(timeout(END, futures_util::future::join_all(ends)).await);
         self.hub.journal.flush();
+        let sending = lock(&self.sending).take();
+        if let Some(sending) = sending {
+            drop(timeout(END, tokio::task::spawn_blocking(|| sending.end())).await);
+        }
     }
 
     fn stop(&self) {
         self.building.abort();
         self.deciding.abort();
+        self.circuits.iter().for_each(JoinHandle::abort);
         lock(&self.following).values().for_each(JoinHandle::abort);
     }
 }

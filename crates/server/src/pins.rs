@@ -454,7 +454,7 @@ fn digest(value: &Value) -> String {
 }
 
 /// The digest of how a server is reached, without what may be secret.
-fn way(server: &Server) -> String {
+pub(crate) fn way(server: &Server) -> String {
     let way = match &server.way {
         Way::Stdio { command, arguments, folder, .. } => json!([command, arguments, folder]),
         Way::Http { url, .. } => json!([url]),
