@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use picktools::Catalog;
 use picktools::import::mcp::{KeptTools, Server};
@@ -43,6 +43,8 @@ use crate::upstream::{Environment, Listed, Owner, Upstream};
 const TOGETHER: Duration = Duration::from_millis(100);
 /// How often is looked whether somebody approved something.
 const LOOK: Duration = Duration::from_millis(500);
+/// After how long it is tried again to hold what upstreams sent to what was approved.
+const AGAIN: Duration = Duration::from_secs(2);
 /// How long upstreams may take to end.
 const END: Duration = Duration::from_secs(5);
 
@@ -335,6 +337,7 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
     let mut tools: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     let mut said: BTreeMap<String, Option<String>> = BTreeMap::new();
     let mut stamp = stamp_of(&pins).await;
+    let mut tried = Instant::now();
     // What could not be held to what was approved, and why.
     let (mut live, mut fault): (Vec<(String, Result<(), String>)>, Option<String>) = (Vec::new(), None);
     loop {
@@ -347,8 +350,8 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
             () = hub.replaced.notified() => {}
             () = sleep(LOOK), if pins.is_some() => {
                 let now = stamp_of(&pins).await;
-                // What failed is tried again: a store that was away may be there.
-                if now == stamp && fault.is_none() {
+                // What failed is tried again, as a store that was away may be there.
+                if now == stamp && (fault.is_none() || tried.elapsed() < AGAIN) {
                     continue;
                 }
                 stamp = now;
@@ -386,6 +389,7 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
             Snapshot::build(settings, own.as_ref(), &sent, pins_of_build.as_ref(), Some(&before.engine))
         });
         let built = built.await;
+        tried = Instant::now();
         let failed = match built {
             Ok(Ok(snapshot)) => {
                 // Written by this, they need not be read again; written by others meanwhile, they must be.

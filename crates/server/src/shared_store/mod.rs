@@ -109,11 +109,6 @@ impl Store {
         format!("the store {}, key {key}", self.0.address).into()
     }
 
-    /// Where it is, without a password.
-    pub(crate) fn address(&self) -> &str {
-        &self.0.address
-    }
-
     /// Tells from now on what happens to it.
     pub(crate) fn tell(&self, meter: Arc<dyn Meter>) {
         self.0.faults.tell(meter);

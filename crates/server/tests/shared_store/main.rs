@@ -7,3 +7,11 @@ mod server;
 mod gateways;
 // Approvals, and calls that wait for the operator.
 mod approvals;
+// The records of all gateways in one place.
+mod audit;
+// How many requests a key has at all gateways together.
+mod limits;
+// Sessions that go on at another gateway.
+mod sessions;
+// Servers that are left alone.
+mod circuits;
