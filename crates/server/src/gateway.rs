@@ -1,6 +1,6 @@
 //! The gateway: upstreams on one side, clients on the other, and between them what there is now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -326,6 +326,55 @@ impl fmt::Debug for Gateway {
     }
 }
 
+/// What was heard of upstreams.
+#[derive(Default)]
+struct HeardOf {
+    tools: BTreeMap<String, Vec<Value>>,
+    /// Those that have said something, if only that they cannot be reached.
+    said: BTreeSet<String>,
+    /// What those said that were asked, that they have tools or why not, until that is held to what was approved.
+    live: BTreeMap<String, Result<(), String>>,
+}
+
+impl HeardOf {
+    fn note(&mut self, Listed { upstream, listing, is_live }: Listed) {
+        if is_live {
+            self.live.insert(upstream.clone(), listing.as_ref().map(|_| ()).map_err(Clone::clone));
+        }
+        let reason = match listing {
+            Ok(listing) => {
+                self.tools.insert(upstream.clone(), listing.tools);
+                listing.incomplete
+            }
+            Err(reason) => Some(reason),
+        };
+        if let Some(reason) = &reason {
+            tracing::warn!(target: "picktools::gateway", %upstream, %reason, "tools are missing");
+        }
+        self.said.insert(upstream);
+    }
+
+    /// Tells what those said that were asked, or why it could not be held to what was approved.
+    fn tell(&mut self, hub: &Hub, failed: Option<&String>) {
+        if self.live.is_empty() {
+            return;
+        }
+        hub.live.send_modify(|known| {
+            for (upstream, said) in &self.live {
+                match failed {
+                    Some(message) => drop(known.insert(upstream.clone(), Err(message.clone()))),
+                    // Once it was asked, what it has is known, and a call finds out whether it is there.
+                    None if known.get(upstream) == Some(&Ok(())) => {}
+                    None => drop(known.insert(upstream.clone(), said.clone())),
+                }
+            }
+        });
+        if failed.is_none() {
+            self.live.clear();
+        }
+    }
+}
+
 /// By what is told that somebody approved something. Finding out may wait for a store.
 async fn stamp_of(pins: &Option<Pins>) -> Option<Stamp> {
     let pins = pins.clone()?;
@@ -334,12 +383,10 @@ async fn stamp_of(pins: &Option<Pins>) -> Option<Stamp> {
 
 /// Makes a new snapshot whenever an upstream sent something else, or something was approved.
 async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<Listed>) {
-    let mut tools: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    let mut said: BTreeMap<String, Option<String>> = BTreeMap::new();
+    let mut heard_of = HeardOf::default();
     let mut stamp = stamp_of(&pins).await;
-    let mut tried = Instant::now();
-    // What could not be held to what was approved, and why.
-    let (mut live, mut fault): (Vec<(String, Result<(), String>)>, Option<String>) = (Vec::new(), None);
+    // When it was last tried, and why that failed.
+    let (mut tried, mut fault): (Instant, Option<String>) = (Instant::now(), None);
     loop {
         let mut news = Vec::new();
         tokio::select! {
@@ -360,26 +407,10 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
         while let Ok(Some(more)) = timeout(TOGETHER, heard.recv()).await {
             news.push(more);
         }
-        for Listed { upstream, listing, is_live } in news {
-            if is_live {
-                live.retain(|(of, _)| *of != upstream);
-                live.push((upstream.clone(), listing.as_ref().map(|_| ()).map_err(Clone::clone)));
-            }
-            let reason = match listing {
-                Ok(listing) => {
-                    tools.insert(upstream.clone(), listing.tools);
-                    listing.incomplete
-                }
-                Err(reason) => Some(reason),
-            };
-            if let Some(reason) = &reason {
-                tracing::warn!(target: "picktools::gateway", %upstream, %reason, "tools are missing");
-            }
-            said.insert(upstream, reason);
-        }
+        news.into_iter().for_each(|listed| heard_of.note(listed));
         let upstreams = hub.upstreams();
         let sent = upstreams.iter().filter_map(|upstream| {
-            let tools = tools.get(&upstream.server.name)?.clone();
+            let tools = heard_of.tools.get(&upstream.server.name)?.clone();
             Some(Sent { server: upstream.server.clone(), rules: upstream.rules, tools })
         });
         let sent: Vec<Sent> = sent.collect();
@@ -405,24 +436,9 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
         if let Some(message) = failed.as_ref().filter(|message| fault.as_ref() != Some(message)) {
             tracing::error!(target: "picktools::gateway", %message, "what there was stays");
         }
-        if !live.is_empty() {
-            hub.live.send_modify(|known| {
-                for (upstream, said) in &live {
-                    match &failed {
-                        // What it has now could not be held to what was approved.
-                        Some(message) => drop(known.insert(upstream.clone(), Err(message.clone()))),
-                        // Once it was asked, what it has is known, and a call finds out whether it is there.
-                        None if known.get(upstream) == Some(&Ok(())) => {}
-                        None => drop(known.insert(upstream.clone(), said.clone())),
-                    }
-                }
-            });
-        }
-        if failed.is_none() {
-            live.clear();
-        }
+        heard_of.tell(&hub, failed.as_ref());
         fault = failed;
-        if upstreams.iter().all(|upstream| said.contains_key(&upstream.server.name)) {
+        if upstreams.iter().all(|upstream| heard_of.said.contains(&upstream.server.name)) {
             hub.complete.send_replace(true);
         }
     }

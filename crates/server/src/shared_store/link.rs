@@ -1,12 +1,9 @@
 //! The connections to a store. All that is known of its client is in this file.
 
-use super::{Answer, DEADLINE};
 #[cfg(feature = "redis")]
 pub(super) use with::Link;
 #[cfg(not(feature = "redis"))]
 pub(super) use without::Link;
-
-use super::fault::{Failure, Fault};
 
 #[cfg(feature = "redis")]
 mod with {
@@ -14,8 +11,9 @@ mod with {
 
     use redis::{Client, Connection, ErrorKind, IntoConnectionInfo, ServerErrorKind, Value, cmd};
 
-    use super::{Answer, DEADLINE, Failure, Fault};
     use crate::lock::lock;
+    use crate::shared_store::fault::{Failure, Fault};
+    use crate::shared_store::{Answer, DEADLINE};
 
     /// The most connections that wait for the next command.
     const MAX_IDLE: usize = 16;
@@ -141,7 +139,8 @@ mod with {
 
 #[cfg(not(feature = "redis"))]
 mod without {
-    use super::{Answer, Failure};
+    use crate::shared_store::Answer;
+    use crate::shared_store::fault::Failure;
 
     /// There is none.
     pub(in super::super) enum Link {}

@@ -48,11 +48,12 @@ struct Inner {
 
 /// What a store answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "without a client nothing answers"))]
 pub(crate) enum Answer {
     Nothing,
     Number(i64),
     Text(Vec<u8>),
-    List(Vec<Answer>),
+    List(Vec<Self>),
 }
 
 impl Answer {

@@ -20,8 +20,6 @@ pub(crate) struct One {
     pub(crate) serving: Serving,
     pub(crate) store: Store,
     pub(crate) pins: Pins,
-    pub(crate) queue: CallQueue,
-    pub(crate) counters: Arc<Counters>,
     folder: TempDir,
 }
 
@@ -49,7 +47,7 @@ impl One {
         settings: &Value,
     ) -> Self {
         let store = Store::open(url, tenant).expect("a store");
-        let (of, counters) = (store.clone(), Arc::new(Counters::default()));
+        let of = store.clone();
         let opened = tokio::task::spawn_blocking(move || (Pins::of(&of), CallQueue::of(&of))).await.expect("no panic");
         let (pins, queue) = (opened.0.expect("approvals"), opened.1.expect("a queue"));
         let mut settings = settings.clone();
@@ -64,16 +62,16 @@ impl One {
             environment: Arc::new(|name: &str| std::env::var_os(name)),
             kept: None,
             pins: Some(pins.clone()),
-            queue: Some(queue.clone()),
+            queue: Some(queue),
             store: Some(store.clone()),
-            meter: counters.clone(),
+            meter: Arc::new(Counters::default()),
             share: Share::Owner,
         });
         let gateway = gateway.expect("a gateway");
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
         let http = Http { listen, tls: None, plain: false, console: None };
         let serving = gateway.serve_http(&http).await.expect("it listens");
-        Self { gateway, serving, store, pins, queue, counters, folder }
+        Self { gateway, serving, store, pins, folder }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

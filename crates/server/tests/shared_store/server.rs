@@ -153,8 +153,7 @@ impl Relay {
 
 fn pass(mut from: TcpStream, mut to: TcpStream, is_answer: bool, state: &AtomicU8) {
     let mut bytes = [0; 65_536];
-    loop {
-        let Ok(count @ 1..) = from.read(&mut bytes) else { break };
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
         match state.load(Ordering::Relaxed) {
             1 if is_answer => std::thread::sleep(Duration::from_secs(2)),
             2 => continue,
