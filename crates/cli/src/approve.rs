@@ -73,7 +73,7 @@ struct Shown<'a> {
 
 impl ApproveCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let (pins, queue) = mcp::approvals(self.store.open()?.as_ref(), self.state_dir.as_deref())?;
+        let (_store, pins, queue) = mcp::approvals(self.store.open()?, self.state_dir.as_deref())?;
         let mut has_decided = false;
         if let Some(what) = &self.lost {
             let count = pins.see_to_loss(what == "restore")?;

@@ -97,13 +97,17 @@ impl Providers {
     }
 }
 
-/// What was approved, and which calls wait: in a store, where there is one, or else in a folder.
-pub(super) fn approvals(store: Option<&Store>, folder: Option<&Path>) -> anyhow::Result<(Pins, CallQueue)> {
-    if let Some(store) = store {
-        return Ok((Pins::of(store)?, CallQueue::of(store)?));
-    }
+/// What was approved, and which calls wait: in a store, where there is one, of which the folder remembers what was seen; or else in
+/// the folder.
+pub(super) fn approvals(
+    store: Option<Store>,
+    folder: Option<&Path>,
+) -> anyhow::Result<(Option<Store>, Pins, CallQueue)> {
     let folder = folder.map_or_else(args::data_dir, |folder| Ok(folder.to_owned()))?.join("gateway");
-    Ok((Pins::open(&folder)?, CallQueue::open(&folder)?))
+    let Some(store) = store else { return Ok((None, Pins::open(&folder)?, CallQueue::open(&folder)?)) };
+    let store = store.remembers(folder);
+    let (pins, queue) = (Pins::of(&store)?, CallQueue::of(&store)?);
+    Ok((Some(store), pins, queue))
 }
 
 /// The servers of a gateway; where it has a catalog or stands before models, there may be none.
@@ -160,8 +164,7 @@ impl GatewayArgs {
         let settings = self.settings()?;
         let configuration = configuration(servers, &settings, self.catalog.is_some())?;
         let catalog = self.catalog.as_ref().map(CatalogFiles::open).transpose()?;
-        let store = self.store.open()?;
-        let (pins, queue) = approvals(store.as_ref(), self.state_dir.as_deref())?;
+        let (store, pins, queue) = approvals(self.store.open()?, self.state_dir.as_deref())?;
         Ok(GatewayOptions {
             servers: configuration.servers,
             settings,

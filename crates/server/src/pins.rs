@@ -167,6 +167,8 @@ pub(crate) struct Decided {
     pub(crate) approved: BTreeSet<(String, String)>,
     /// When each server was first seen.
     pub(crate) first_seen: BTreeMap<String, u64>,
+    /// Whether a store lost some of it, and nobody has seen to that.
+    pub(crate) has_lost: bool,
 }
 
 /// What upstreams sent, to be judged.
@@ -306,9 +308,9 @@ impl Pins {
 
     /// What somebody has decided so far, and of what nobody has.
     pub(crate) fn decided(&self) -> Result<Decided, StateError> {
-        let PinsFile { upstreams, held, .. } = self.0.read()?;
+        let PinsFile { upstreams, held, lost } = self.0.read()?;
         let held = held.into_iter().map(|(id, held)| (id, (held.digest, held.denied))).collect();
-        let mut decided = Decided { held, ..Decided::default() };
+        let mut decided = Decided { held, has_lost: lost.is_some(), ..Decided::default() };
         for (source, approved) in upstreams {
             for (tool, pins) in approved.tools {
                 let by_operator = pins.into_iter().filter(|pin| pin.by == By::Operator);

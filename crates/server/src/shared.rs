@@ -7,7 +7,10 @@
 //! follows from it.
 
 use std::fmt;
+use std::fs;
+use std::io;
 use std::marker::PhantomData;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys::{now, random};
 use crate::lock::lock;
-use crate::shared_file::{FileStamp, SharedFile, StateError};
+use crate::shared_file::{FileStamp, SharedFile, StateError, write_for_owner};
 use crate::shared_store::{Answer, Failure, Fault, Purpose, Store};
 
 /// How many revisions before are remembered: a gateway that missed more than these takes the store for another one.
@@ -151,14 +154,51 @@ impl<T> fmt::Debug for Stored<T> {
     }
 }
 
-/// What was last seen of a key.
-#[derive(Default)]
+/// What was last seen of a key. A gateway that remembers it in a file notices an older copy after its own restart too.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Seen {
     /// Empty where nothing was.
     revision: String,
     data: String,
     /// That an older copy was found, until that is written.
+    #[serde(skip)]
     lost: Option<Lost>,
+    /// Where it is remembered.
+    #[serde(skip)]
+    file: Option<PathBuf>,
+}
+
+impl Seen {
+    /// What was seen before this process began.
+    fn open(file: Option<PathBuf>) -> Result<Self, StateError> {
+        let Some(path) = file else { return Ok(Self::default()) };
+        let wrong = |why: &dyn fmt::Display| {
+            let remedy = "remove it, where the store has certainly not come back with an older copy";
+            StateError { path: path.clone(), message: format!("cannot be read: {why}; {remedy}") }
+        };
+        let mut seen = match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| wrong(&error))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::default(),
+            Err(error) => return Err(wrong(&error)),
+        };
+        seen.file = Some(path);
+        Ok(seen)
+    }
+
+    /// Notes what there is now.
+    fn see(&mut self, revision: &str, data: String) {
+        let is_other = self.revision != revision;
+        (self.revision, self.data, self.lost) = (revision.to_owned(), data, None);
+        if let Some(path) = self.file.as_ref().filter(|_| is_other) {
+            let written = serde_json::to_vec(self).map_err(|error| error.to_string());
+            let written = written.and_then(|text| write_for_owner(path, &text).map_err(|error| error.to_string()));
+            if let Err(why) = written {
+                let path = path.display();
+                tracing::warn!(target: "picktools::store", %path, %why, "what was seen of the store is not remembered");
+            }
+        }
+    }
 }
 
 /// What a key holds.
@@ -179,7 +219,8 @@ fn number_of(revision: &str) -> u64 {
 impl<T: Keeps> Stored<T> {
     /// What lies under a name. It is read, so that what is not ours is told at once.
     pub(crate) fn open(store: &Store, purpose: Purpose, name: &str, version: u32) -> Result<Self, StateError> {
-        let (key, seen) = (store.key(name), Arc::default());
+        let (key, seen) = (store.key(name), Seen::open(store.memory(name)?)?);
+        let seen = Arc::new(Mutex::new(seen));
         let stored = Self { store: store.clone(), purpose, key, version, seen, holds: PhantomData };
         stored.read()?;
         Ok(stored)
@@ -257,7 +298,7 @@ impl<T: Keeps> Stored<T> {
             return Ok((revision, whole));
         }
         self.tell(whole.holds.lost());
-        *seen = Seen { revision: revision.clone(), data, lost: None };
+        seen.see(&revision, data);
         Ok((revision, whole))
     }
 
@@ -295,7 +336,7 @@ impl<T: Keeps> Stored<T> {
             let data = data.map_err(|error| self.error(error.to_string()))?;
             let word = random().map_err(|error| self.error(format!("there are no random numbers: {error}")))?;
             // A number that was known before does not come again.
-            let number = number_of(&revision).max(number_of(&seen.revision)) + 1;
+            let number = number_of(&revision).max(number_of(&seen.revision)).saturating_add(1);
             let next = format!("{number}:{}", &word[..WORD]);
             let aside = seen.lost.as_ref().map(|lost| lost.known.to_string()).unwrap_or_default();
             let values: [&[u8]; 5] =
@@ -303,7 +344,7 @@ impl<T: Keeps> Stored<T> {
             let answer = self.store.run(self.purpose, WRITE, &[&self.key], &values);
             let answer = answer.map_err(|failure| self.failed(&failure))?;
             if answer.text() == Some(&next) {
-                *seen = Seen { revision: next.clone(), data, lost: None };
+                seen.see(&next, data);
                 self.tell(lost.as_ref());
                 return Ok((changed, next));
             }

@@ -61,13 +61,7 @@ impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T
         version: u32,
         remedy: &'static str,
     ) -> Result<Self, StateError> {
-        let failed = |error: io::Error| StateError::new(&folder, format!("cannot be made: {error}"));
-        fs::create_dir_all(&folder).map_err(failed)?;
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).map_err(failed)?;
-        }
+        folder_for_owner(&folder)?;
         let file = Self { folder, name, version, remedy, holds: PhantomData };
         file.read()?;
         Ok(file)
@@ -130,6 +124,18 @@ impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T
         // Before the lock is free again: what others write from now on has another one.
         Ok((changed, self.stamp()))
     }
+}
+
+/// Makes a folder that its owner alone can read.
+pub(crate) fn folder_for_owner(folder: &Path) -> Result<(), StateError> {
+    let failed = |error: io::Error| StateError::new(folder, format!("cannot be made: {error}"));
+    fs::create_dir_all(folder).map_err(failed)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// Writes a file that its owner alone can read.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::chain::{CATALOGS, Chain, Files, Head, LOCK, NOTHING, VERSION, file_name, sha256};
 use crate::settings::AuditSettings;
-use crate::shared_file::{StateError, write_for_owner};
+use crate::shared_file::{StateError, folder_for_owner, write_for_owner};
 
 /// Where a person sees what is wrong, and how to go on.
 const REMEDY: &str =
@@ -315,13 +315,7 @@ impl AuditWriter {
 
 /// Makes a folder that its owner alone can read, and locks it.
 fn prepare(folder: &Path) -> Result<File, StateError> {
-    let failed = |error: io::Error| StateError::new(folder, format!("cannot be made: {error}"));
-    fs::create_dir_all(folder).map_err(failed)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(failed)?;
-    }
+    folder_for_owner(folder)?;
     let path = folder.join(LOCK);
     let refused = |message: String| StateError::new(&path, message);
     let file = File::options().create(true).append(true).open(&path);

@@ -10,7 +10,7 @@ mod fault;
 mod link;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -21,7 +21,7 @@ pub(crate) use self::fault::{Failure, told_in_words};
 pub use self::fault::{Fault, Purpose};
 use self::link::Link;
 use crate::metrics::Meter;
-use crate::shared_file::StateError;
+use crate::shared_file::{StateError, folder_for_owner};
 
 /// How long a command may take.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(500);
@@ -42,6 +42,9 @@ struct Inner {
     address: String,
     /// What the keys of the tenant's gateways begin with.
     prefix: String,
+    tenant: String,
+    /// Where is remembered what was seen of it.
+    memory: OnceLock<PathBuf>,
     faults: Faults,
     places: Arc<Semaphore>,
 }
@@ -95,9 +98,26 @@ impl Store {
             link,
             address,
             prefix: format!("picktools:{{{tenant}}}:gateway:"),
+            tenant: tenant.to_owned(),
+            memory: OnceLock::new(),
             faults: Faults::default(),
             places: Arc::new(Semaphore::new(PLACES)),
         })))
+    }
+
+    /// Remembers in a folder what was last seen of approvals and calls that wait, so that it is noticed after a restart too that the
+    /// store came back with an older copy. The folder is made where it is not there, for its owner alone.
+    pub fn remembers(self, folder: impl Into<PathBuf>) -> Self {
+        // Whoever says so first.
+        drop(self.0.memory.set(folder.into()));
+        self
+    }
+
+    /// The file in which is remembered what was seen under a name.
+    pub(crate) fn memory(&self, name: &str) -> Result<Option<PathBuf>, StateError> {
+        let Some(folder) = self.0.memory.get() else { return Ok(None) };
+        folder_for_owner(folder)?;
+        Ok(Some(folder.join(format!("store-{}-{name}.json", self.0.tenant))))
     }
 
     /// The whole name of a key.

@@ -148,6 +148,36 @@ async fn an_older_copy_after_a_failover_approves_nothing_and_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_was_started_again_with_the_store_notices_the_older_copy_too() {
+    let mut server = StoreServer::start(&[]);
+    let one = One::start(&server.url(), "acme", &json!({})).await;
+    let client = one.client().await;
+    assert_eq!(client.echo().await, "right");
+    server.save();
+    one.change(&evil());
+    within(SOON, "it is held", async || client.echo().await == "quarantined").await;
+    approve(&server.url(), "acme", "up/echo").await;
+    within(SOON, "it is free", async || client.echo().await == "right").await;
+    let folder = one.end().await;
+    server.kill();
+    server.restart();
+    let one = One::start_in(folder, &server.url(), "acme", &json!({})).await;
+    assert_eq!(one.store.faults(), [(Purpose::Pins, Fault::Older)]);
+    let client = one.client().await;
+    assert_eq!(client.echo().await, "quarantined");
+    let pins = one.pins.clone();
+    assert_eq!(aside(move || pins.see_to_loss(true).expect("it is put back")).await, 1);
+    within(SOON, "it is free again", async || client.echo().await == "right").await;
+    // What is remembered and cannot be read is not taken for nothing.
+    let file = one.path("state/store-acme-pins.json");
+    let folder = one.end().await;
+    std::fs::write(&file, "{").expect("it is written");
+    let store = Store::open(&server.url(), "acme").expect("a store").remembers(folder.path().join("state"));
+    let error = aside(move || Pins::of(&store).map(drop).expect_err("it is cut off").to_string()).await;
+    assert!(error.contains("store-acme-pins.json") && error.contains("remove it"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_full_store_acknowledges_nothing_and_a_slow_or_cut_one_holds_nobody_up() {
     let server = StoreServer::start(&[]);
     let relay = Relay::to(server.address());

@@ -46,7 +46,7 @@ impl One {
         tenant: &str,
         settings: &Value,
     ) -> Self {
-        let store = Store::open(url, tenant).expect("a store");
+        let store = Store::open(url, tenant).expect("a store").remembers(folder.path().join("state"));
         let of = store.clone();
         let opened = tokio::task::spawn_blocking(move || (Pins::of(&of), CallQueue::of(&of))).await.expect("no panic");
         let (pins, queue) = (opened.0.expect("approvals"), opened.1.expect("a queue"));

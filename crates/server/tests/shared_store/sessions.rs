@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use picktools_server::{CallQueue, Store};
 use reqwest::Response;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::gateways::{One, within};
+use crate::gateways::{One, aside, said, within};
 use crate::server::StoreServer;
 
 fn settings() -> Value {
@@ -122,6 +123,45 @@ async fn without_the_store_a_session_stays_where_it_is_and_what_is_not_ours_is_n
     let (status, told) = other.get("/ready").await;
     assert_eq!(status, 200);
     assert!(told.starts_with("ready\nstore: ") && told.contains("away (") && !told.contains("127.0.0.1"), "{told}");
+    one.end().await;
+    other.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_allowed_once_runs_once_however_many_gateways_it_comes_to() {
+    let server = StoreServer::start(&[]);
+    let one = One::start(&server.url(), "acme", &settings()).await;
+    let other = One::start(&server.url(), "acme", &settings()).await;
+    let session = begin(&one, "ada").await;
+    let delete = async |gateway: &One| {
+        let params = json!({"name": "up__delete_everything", "arguments": {"name": "orders"}});
+        said(&ask(gateway, "ada", &session, "tools/call", params).await.expect("an answer"))
+    };
+    for round in 0..10 {
+        assert_eq!(delete(&one).await, "not_confirmed", "{round}");
+        assert_eq!(delete(&other).await, "not_confirmed", "{round}");
+        let store = Store::open(&server.url(), "acme").expect("a store");
+        aside(move || {
+            let queue = CallQueue::of(&store).expect("a queue");
+            let waiting = queue.waiting().expect("it is read");
+            assert_eq!(waiting.len(), 1, "it is the same call at both");
+            queue.decide(waiting.keys().next().expect("it waits"), true).expect("it is decided");
+        })
+        .await;
+        let (at_one, at_other) = tokio::join!(delete(&one), delete(&other));
+        let ran = [at_one, at_other].into_iter().filter(|said| said != "not_confirmed").count();
+        assert_eq!(ran, 1, "{round}");
+        // That the other one asked made it wait anew, which is refused.
+        let store = Store::open(&server.url(), "acme").expect("a store");
+        aside(move || {
+            let queue = CallQueue::of(&store).expect("a queue");
+            for id in queue.waiting().expect("it is read").keys() {
+                queue.decide(id, false).expect("it is decided");
+            }
+        })
+        .await;
+        assert_eq!(delete(&one).await, "not_confirmed", "{round}");
+    }
     one.end().await;
     other.end().await;
 }
