@@ -193,3 +193,58 @@ pub(crate) fn told_in_words(faults: &[(Purpose, Fault)]) -> String {
         faults.iter().map(|(purpose, fault)| format!("{} ({})", fault.name(), purpose.name())).collect();
     format!("store: {}", told.join(", "))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hears what is told, one word a fault.
+    #[derive(Default)]
+    struct Told(Mutex<Vec<String>>);
+
+    impl Meter for Told {
+        fn record(&self, event: &Event<'_>) {
+            if let Event::Store { purpose, fault } = event {
+                lock(&self.0).push(format!("{purpose} {}", fault.unwrap_or("well")));
+            }
+        }
+    }
+
+    #[test]
+    fn a_fault_is_told_when_it_begins_and_when_it_ends_and_not_for_each_command() {
+        let (faults, told) = (Faults::default(), Arc::new(Told::default()));
+        faults.tell(Arc::clone(&told) as Arc<dyn Meter>);
+        let failed = |purpose, command, fault| {
+            faults.failed(purpose, command, &Failure::new(fault, "why"), Duration::ZERO, "here");
+        };
+        for _ in 0..3 {
+            failed(Purpose::Rates, "EVAL", Fault::Away);
+            failed(Purpose::Audit, "EVAL", Fault::Full);
+        }
+        // Reading what is there goes well; writing still does not.
+        faults.answered(Purpose::Audit, "HGET", "here");
+        assert_eq!(faults.all(), [(Purpose::Audit, Fault::Full)]);
+        faults.answered(Purpose::Audit, "EVAL", "here");
+        // An older copy stays one until it is seen to, also where the store is away meanwhile.
+        faults.begin(Purpose::Pins, &Failure::new(Fault::Older, "why"), None, "here");
+        failed(Purpose::Pins, "HMGET", Fault::Away);
+        faults.answered(Purpose::Pins, "HMGET", "here");
+        assert_eq!(faults.all(), [(Purpose::Pins, Fault::Older)]);
+        assert_eq!(told_in_words(&faults.all()), "store: older (approvals)");
+        faults.ended(Purpose::Pins, "here");
+        let told = lock(&told.0).clone();
+        assert_eq!(told, ["rates away", "audit full", "rates well", "audit well", "approvals older", "approvals well"]);
+    }
+
+    #[test]
+    fn after_a_command_that_was_not_answered_none_is_tried_for_a_while() {
+        let faults = Faults::default();
+        let pause = Duration::from_millis(50);
+        faults.failed(Purpose::Audit, "EVAL", &Failure::new(Fault::Full, "why"), pause, "here");
+        assert_eq!(faults.paused(), None, "it answers");
+        faults.failed(Purpose::Rates, "EVAL", &Failure::late(), pause, "here");
+        assert_eq!(faults.paused(), Some(Failure::late()));
+        std::thread::sleep(pause);
+        assert_eq!(faults.paused(), None);
+    }
+}

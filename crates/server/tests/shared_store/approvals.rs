@@ -278,6 +278,20 @@ async fn a_user_of_one_tenant_cannot_read_another() {
         aside(move || Pins::of(&store).map(drop))
     };
     open("acme").await.expect("its own");
+    // All that a gateway does is within what such a user may do.
+    let one = One::start(&url, "acme", &json!({"audit": true, "mode": "dynamic"})).await;
+    let client = one.client().await;
+    assert_eq!(client.echo().await, "right");
+    for kind in ["pins", "calls", "audit", "audit:sent", "session:"] {
+        if kind == "calls" {
+            assert_eq!(said(&client.call("up__delete_everything", json!({"name": "x"})).await), "not_confirmed");
+        }
+        let prefix = format!("picktools:{{acme}}:gateway:{kind}");
+        within(SOON, kind, async || server.keys().iter().any(|key| key.starts_with(&prefix))).await;
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(one.store.faults(), []);
+    one.end().await;
     let error = open("other").await.expect_err("another's").to_string();
     assert!(error.contains("ACL") && !error.contains("s3cret-word"), "{error}");
     let url = url.replace("s3cret-word", "wr0ng-word");
