@@ -48,7 +48,7 @@ impl Sending {
     pub(crate) fn begin(folder: &Path, store: Store) -> Result<Self, StateError> {
         let (ends, sent) = (Arc::new((Mutex::new(false), Condvar::new())), Arc::new(AtomicU64::new(0)));
         let mut sender = Sender {
-            gateway: name(folder)?,
+            gateway: name(folder, store.tenant())?,
             folder: folder.to_owned(),
             keys: [store.key("audit"), store.key("audit:sent")],
             store,
@@ -100,20 +100,23 @@ impl Drop for Sending {
     }
 }
 
-/// What the gateway of a folder is called in the stream: a random word, which stays with the folder.
-fn name(folder: &Path) -> Result<String, StateError> {
+/// What the gateway of a folder is called in the stream: a random word, which stays with the folder, as does whose records it holds.
+fn name(folder: &Path, tenant: &str) -> Result<String, StateError> {
     let path = folder.join(GATEWAY);
     let failed = |error: &dyn std::fmt::Display| StateError::new(&path, format!("cannot be used: {error}"));
-    let is_name = |name: &&str| name.len() == DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_name = |name: &str| name.len() == DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     match std::fs::read_to_string(&path) {
-        Ok(text) => match Some(text.trim()).filter(is_name) {
-            Some(name) => Ok(name.to_owned()),
-            None => Err(failed(&"it holds no name; put back a copy")),
+        Ok(text) => match text.trim().split_once(' ') {
+            Some((name, of)) if is_name(name) && of == tenant => Ok(name.to_owned()),
+            Some((name, of)) if is_name(name) => Err(failed(&format!(
+                "the records are those of the tenant {of:?}; give each tenant a folder of its own"
+            ))),
+            _ => Err(failed(&"it holds no name; put back a copy")),
         },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let mut name = random().map_err(|error| failed(&error))?;
             name.truncate(DIGITS);
-            write_for_owner(&path, name.as_bytes()).map_err(|error| failed(&error))?;
+            write_for_owner(&path, format!("{name} {tenant}").as_bytes()).map_err(|error| failed(&error))?;
             Ok(name)
         }
         Err(error) => Err(failed(&error)),

@@ -120,6 +120,11 @@ impl Store {
         Ok(Some(folder.join(format!("store-{}-{name}.json", self.0.tenant))))
     }
 
+    /// Whose it is.
+    pub(crate) fn tenant(&self) -> &str {
+        &self.0.tenant
+    }
+
     /// The whole name of a key.
     pub(crate) fn key(&self, name: &str) -> String {
         format!("{}{name}", self.0.prefix)

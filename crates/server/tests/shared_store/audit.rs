@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use picktools_server::{Fault, Purpose, audit};
+use picktools_server::{CallQueue, Fault, Gateway, Pins, Purpose, Store, audit};
 use redis::Value as Answer;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::gateways::{Client, One, within};
+use crate::gateways::{Client, One, aside, options, within};
 use crate::server::{Line, Relay, StoreServer};
 
 const SOON: Duration = Duration::from_secs(15);
@@ -76,6 +76,18 @@ async fn the_records_of_all_gateways_lie_in_one_stream_and_go_on_after_a_restart
             std::fs::copy(entry.path(), copy.path().join("audit").join(entry.file_name())).expect("it is copied");
         }
     }
+    // Not under the name of another tenant, whose stream would get what is not its own.
+    let stranger = Store::open(&server.url(), "other").expect("a store");
+    let of = stranger.clone();
+    let kept = aside(move || (Pins::of(&of).expect("approvals"), CallQueue::of(&of).expect("a queue"))).await;
+    let settings_of_copy = json!({"audit": {"folder": copy.path().join("audit")}});
+    let error = Gateway::open(options(Vec::new(), &settings_of_copy, &stranger, kept)).expect_err("it is another's");
+    assert!(error.to_string().contains("\"acme\""), "{error}");
+    let is_free = async || {
+        let lock = std::fs::File::open(copy.path().join("audit/lock")).expect("a file");
+        lock.try_lock().is_ok()
+    };
+    within(SOON, "its folder is free", is_free).await;
     let one = One::start_in(copy, &server.url(), "acme", &settings).await;
     let at_one = one.client().await;
     call(&at_one, 5).await;

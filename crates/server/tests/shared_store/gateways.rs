@@ -55,18 +55,7 @@ impl One {
             settings["audit"] = json!({"folder": folder.path().join("audit")});
         }
         settings["mode"] = settings.get("mode").cloned().unwrap_or(json!("search"));
-        let gateway = Gateway::open(GatewayOptions {
-            servers,
-            settings: Settings::read(&settings.to_string()).expect("settings"),
-            catalog: None,
-            environment: Arc::new(|name: &str| std::env::var_os(name)),
-            kept: None,
-            pins: Some(pins.clone()),
-            queue: Some(queue),
-            store: Some(store.clone()),
-            meter: Arc::new(Counters::default()),
-            share: Share::Owner,
-        });
+        let gateway = Gateway::open(options(servers, &settings, &store, (pins.clone(), queue)));
         let gateway = gateway.expect("a gateway");
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
         let http = Http { listen, tls: None, plain: false, console: None };
@@ -108,6 +97,27 @@ impl One {
         drop(self.serving);
         self.gateway.end().await;
         self.folder
+    }
+}
+
+/// What a gateway is made of.
+pub(crate) fn options(
+    servers: Vec<Server>,
+    settings: &Value,
+    store: &Store,
+    (pins, queue): (Pins, CallQueue),
+) -> GatewayOptions {
+    GatewayOptions {
+        servers,
+        settings: Settings::read(&settings.to_string()).expect("settings"),
+        catalog: None,
+        environment: Arc::new(|name: &str| std::env::var_os(name)),
+        kept: None,
+        pins: Some(pins),
+        queue: Some(queue),
+        store: Some(store.clone()),
+        meter: Arc::new(Counters::default()),
+        share: Share::Owner,
     }
 }
 
