@@ -1,5 +1,7 @@
 //! Streamable HTTP: who may connect, from where, how often, and which session is whose.
 
+mod desk;
+
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -12,7 +14,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::post;
 use axum_server::Handle;
 use axum_server::accept::NoDelayAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
@@ -36,11 +38,9 @@ use crate::problem::Problem;
 use crate::proxy::{self, Proxy};
 use crate::sessions::Sessions;
 use crate::settings::{DEFAULT_ROLE, Settings};
-use crate::shared_store::{Store, told_in_words};
+use crate::shared_store::Store;
 use crate::upstream::Owner;
 
-/// What Prometheus reads.
-const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Where the protocol is spoken.
 const PATH: &str = "/mcp";
 /// How often is looked which sessions have ended.
@@ -343,49 +343,6 @@ async fn watch(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Res
     response
 }
 
-/// Where a request about the gateway itself comes in.
-#[derive(Clone)]
-struct Desk {
-    door: Arc<Door>,
-    hub: Arc<Hub>,
-}
-
-impl Desk {
-    /// A word, and what is wrong with the store besides: the gateway goes on with what it has.
-    fn told(&self, word: &str) -> String {
-        let faults = self.hub.store.as_ref().map(Store::faults).unwrap_or_default();
-        if faults.is_empty() { format!("{word}\n") } else { format!("{word}\n{}\n", told_in_words(&faults)) }
-    }
-}
-
-/// What was counted, for Prometheus.
-async fn metrics(State(desk): State<Desk>, request: Request) -> Response {
-    let (guest, _place) = match desk.door.enter(request.headers()).await {
-        Ok(entered) => entered,
-        Err(refused) => return Problem::from(refused).into_response(),
-    };
-    if !desk.door.sees_all(&desk.hub, &guest) {
-        let message = "metrics are for keys whose role has \"operator\": true";
-        return Problem::new(StatusCode::FORBIDDEN, "not_allowed", message).into_response();
-    }
-    match desk.hub.meter.text() {
-        Some(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
-        None => Problem::new(StatusCode::NOT_FOUND, "not_counted", "nothing is counted here").into_response(),
-    }
-}
-
-/// Whether each upstream has been asked, so that what is answered is whole, and what is done can be recorded.
-async fn ready(State(desk): State<Desk>) -> Response {
-    if let Err(refusal) = desk.hub.journal.ready() {
-        return Problem::from(refusal).into_response();
-    }
-    if *desk.hub.complete.borrow() {
-        return desk.told("ready").into_response();
-    }
-    let message = "upstreams have not all been asked for their tools yet";
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "starting", message).into_response()
-}
-
 /// A request for what is not there.
 async fn nothing() -> Problem {
     Problem::new(
@@ -550,12 +507,9 @@ pub(crate) async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> 
         .route_service(PATH, service)
         .route_layer(middleware::from_fn_with_state(Arc::clone(&door), admit));
     let (api, described) = Api::routes(Arc::clone(hub));
-    let desk = Desk { door: Arc::clone(&door), hub: Arc::clone(hub) };
     let mut app = protocol
         .merge(api.route_layer(middleware::from_fn_with_state(Arc::clone(&door), enter)))
-        .route("/metrics", get(metrics).with_state(desk.clone()))
-        .route("/health", get(async |State(desk): State<Desk>| desk.told("ok")).with_state(desk.clone()))
-        .route("/ready", get(ready).with_state(desk));
+        .merge(desk::routes(Arc::clone(&door), Arc::clone(hub)));
     let operators = middleware::from_fn_with_state((Arc::clone(&door), Arc::clone(hub)), operate);
     let console = console::parts(Arc::clone(hub)).route_layer(operators);
     let page = console::page().merge(described).route_layer(middleware::from_fn_with_state(Arc::clone(&door), look));

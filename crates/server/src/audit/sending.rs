@@ -160,8 +160,11 @@ struct Tail {
     first: u64,
     lines: BufReader<File>,
     /// What comes next, where it was read already.
-    next: Option<(u64, Vec<u8>)>,
+    next: Option<Numbered>,
 }
+
+/// A line, with the number of its record.
+type Numbered = (u64, Vec<u8>);
 
 impl Sender {
     /// Sends all that is on the disk. What fails is told, and tried again later.
@@ -205,18 +208,23 @@ impl Sender {
             return Ok(false);
         }
         let (records, end) = self.records(&last, head.number).map_err(Some)?;
-        let Some(end) = end else { return Ok(false) };
+        let (Some(end), Some((first, _))) = (end, records.first()) else { return Ok(false) };
+        let first = *first;
         let (expected, next) = (last.text(), end.text());
         let none = Last { number: 0, digest: NOTHING.to_owned() }.text();
         let mut values: Vec<&[u8]> =
             vec![self.gateway.as_bytes(), none.as_bytes(), expected.as_bytes(), next.as_bytes()];
-        values.extend(records.iter().map(Vec::as_slice));
+        values.extend(records.iter().map(|(_, line)| line.as_slice()));
         let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
         // What comes after an answer that is lost is not known.
         self.last = None;
         let answer = self.store.run(Purpose::Audit, TAKE, &keys, &values).map_err(|_| None)?;
         match answer.text() {
             Some(text) if text == next => {
+                if first > last.number + 1 {
+                    let (from, to) = (last.number + 1, first - 1);
+                    tracing::error!(target: "picktools::audit", from, to, "the store lacks records that the folder no longer has");
+                }
                 self.note(end);
                 Ok(true)
             }
@@ -245,7 +253,7 @@ impl Sender {
     }
 
     /// The records after one, up to that of the head, and the last of them.
-    fn records(&mut self, last: &Last, head: u64) -> Result<(Vec<Vec<u8>>, Option<Last>), Failure> {
+    fn records(&mut self, last: &Last, head: u64) -> Result<(Vec<Numbered>, Option<Last>), Failure> {
         let mut tail = match self.tail.take() {
             Some(tail) if tail.after == *last => tail,
             _ => self.open(last)?,
@@ -264,7 +272,7 @@ impl Sender {
             }
             bytes += line.len();
             end = Some(Last { number, digest: sha256(&line) });
-            records.push(line);
+            records.push((number, line));
         }
         tail.after = end.clone().unwrap_or(tail.after);
         self.tail = Some(tail);
@@ -272,7 +280,7 @@ impl Sender {
     }
 
     /// The next whole line, of the next file where one has ended.
-    fn read(&self, tail: &mut Tail) -> Result<Option<(u64, Vec<u8>)>, Failure> {
+    fn read(&self, tail: &mut Tail) -> Result<Option<Numbered>, Failure> {
         loop {
             let mut line = Vec::new();
             let read = tail.lines.read_until(b'\n', &mut line).map_err(|error| self.unreadable(&error))?;
@@ -305,10 +313,6 @@ impl Sender {
         };
         let file = File::open(path).map_err(|error| self.unreadable(&error))?;
         let mut tail = Tail { after: last.clone(), first: *first, lines: BufReader::new(file), next: None };
-        if *first > last.number + 1 {
-            let (from, to) = (last.number + 1, *first - 1);
-            tracing::error!(target: "picktools::audit", from, to, "the store lacks records that the folder no longer has");
-        }
         while let Some((number, line)) = self.read(&mut tail)? {
             if number == last.number && sha256(&line) != last.digest {
                 let message = format!(
