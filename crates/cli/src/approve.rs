@@ -73,7 +73,8 @@ struct Shown<'a> {
 
 impl ApproveCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let (_store, pins, queue) = mcp::approvals(self.store.open()?, self.state_dir.as_deref())?;
+        let state = mcp::state_folder(self.state_dir.as_deref())?;
+        let (pins, queue) = mcp::approvals(self.store.open()?.as_ref(), &state)?;
         let mut has_decided = false;
         if let Some(what) = &self.lost {
             let count = pins.see_to_loss(what == "restore")?;

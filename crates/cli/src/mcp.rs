@@ -97,17 +97,18 @@ impl Providers {
     }
 }
 
-/// What was approved, and which calls wait: in a store, where there is one, of which the folder remembers what was seen; or else in
-/// the folder.
-pub(super) fn approvals(
-    store: Option<Store>,
-    folder: Option<&Path>,
-) -> anyhow::Result<(Option<Store>, Pins, CallQueue)> {
-    let folder = folder.map_or_else(args::data_dir, |folder| Ok(folder.to_owned()))?.join("gateway");
-    let Some(store) = store else { return Ok((None, Pins::open(&folder)?, CallQueue::open(&folder)?)) };
-    let store = store.remembers(folder);
-    let (pins, queue) = (Pins::of(&store)?, CallQueue::of(&store)?);
-    Ok((Some(store), pins, queue))
+/// The folder of what gateways keep.
+pub(super) fn state_folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let folder = given.map_or_else(args::data_dir, |folder| Ok(folder.to_owned()))?;
+    Ok(folder.join("gateway"))
+}
+
+/// What was approved, and which calls wait: in a store, where there is one, and else in a folder.
+pub(super) fn approvals(store: Option<&Store>, folder: &Path) -> anyhow::Result<(Pins, CallQueue)> {
+    Ok(match store {
+        Some(store) => (Pins::of(store)?, CallQueue::of(store)?),
+        None => (Pins::open(folder)?, CallQueue::open(folder)?),
+    })
 }
 
 /// The servers of a gateway; where it has a catalog or stands before models, there may be none.
@@ -164,7 +165,9 @@ impl GatewayArgs {
         let settings = self.settings()?;
         let configuration = configuration(servers, &settings, self.catalog.is_some())?;
         let catalog = self.catalog.as_ref().map(CatalogFiles::open).transpose()?;
-        let (store, pins, queue) = approvals(self.store.open()?, self.state_dir.as_deref())?;
+        let state = state_folder(self.state_dir.as_deref())?;
+        let store = self.store.open()?.map(|store| store.remembers(&state));
+        let (pins, queue) = approvals(store.as_ref(), &state)?;
         Ok(GatewayOptions {
             servers: configuration.servers,
             settings,

@@ -80,6 +80,10 @@ fn an_operator_approves_for_all_gateways_of_a_tenant() {
     assert_eq!(approve(&store, &[]).status.code(), Some(0), "nothing waits");
     let lost = approve(&store, &["--lost", "restore"]);
     assert!(stderr(&lost).contains("nothing was lost"), "{}", stderr(&lost));
+    assert!(
+        one.place.path("state/gateway").read_dir().is_ok_and(|mut files| files.next().is_some()),
+        "it is remembered"
+    );
     for serving in [&one, &other] {
         assert_eq!(serving.raw("GET", "/health", &[], "").body, "ok\n");
     }

@@ -20,6 +20,7 @@ use self::fault::Faults;
 pub(crate) use self::fault::{Failure, told_in_words};
 pub use self::fault::{Fault, Purpose};
 use self::link::Link;
+use crate::keys::{digest, hex};
 use crate::metrics::Meter;
 use crate::shared_file::{StateError, folder_for_owner};
 
@@ -117,7 +118,9 @@ impl Store {
     pub(crate) fn memory(&self, name: &str) -> Result<Option<PathBuf>, StateError> {
         let Some(folder) = self.0.memory.get() else { return Ok(None) };
         folder_for_owner(folder)?;
-        Ok(Some(folder.join(format!("store-{}-{name}.json", self.0.tenant))))
+        // Another store is no older copy of this one.
+        let address = &hex(&digest(&self.0.address))[..8];
+        Ok(Some(folder.join(format!("store-{address}-{}-{name}.json", self.0.tenant))))
     }
 
     /// Whose it is.
