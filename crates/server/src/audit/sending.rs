@@ -28,6 +28,10 @@ const MAX_BYTES: usize = 512 << 10;
 /// The digits of what a gateway is called in the stream.
 const DIGITS: usize = 16;
 
+/// Tells which record of a gateway is the last one. Where the stream is gone, all gateways begin anew.
+const LAST: &str = "\
+if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('DEL', KEYS[2]) end
+return redis.call('HGET', KEYS[2], ARGV[1])";
 /// Takes records where the last one before them is the one that is said. Tells which the last one is then.
 const TAKE: &str = "\
 local last = redis.call('HGET', KEYS[2], ARGV[1]) or ARGV[2]
@@ -240,8 +244,8 @@ impl Sender {
 
     /// Asks which record of this gateway the store has last.
     fn learn(&mut self) -> Result<Last, Option<Failure>> {
-        let command: [&[u8]; 3] = [b"HGET", self.keys[1].as_bytes(), self.gateway.as_bytes()];
-        let answer = self.store.ask(Purpose::Audit, &command).map_err(|_| None)?;
+        let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
+        let answer = self.store.run(Purpose::Audit, LAST, &keys, &[self.gateway.as_bytes()]).map_err(|_| None)?;
         let last = match &answer {
             Answer::Nothing => Some(Last { number: 0, digest: NOTHING.to_owned() }),
             answer => answer.text().and_then(Last::read),

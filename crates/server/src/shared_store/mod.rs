@@ -163,7 +163,9 @@ impl Store {
             return Err(failure);
         }
         let answer = self.0.link.ask(command);
-        let name = command.first().map_or("", |name| std::str::from_utf8(name).unwrap_or_default());
+        // Of scripts each is a command of its own: that one may read says nothing of whether another may write.
+        let name = command.get(usize::from(command.first() == Some(&&b"EVAL"[..])));
+        let name = name.map_or("", |name| std::str::from_utf8(name).unwrap_or_default());
         match &answer {
             Ok(_) => faults.answered(purpose, name, &self.0.address),
             Err(failure) => faults.failed(purpose, name, failure, PAUSE, &self.0.address),
