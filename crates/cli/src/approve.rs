@@ -7,10 +7,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use picktools::excerpt::marked;
-use picktools_server::{CallQueue, Held, Pins, QueuedCall, changes};
+use picktools_server::{Held, QueuedCall, changes};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::store_args::StoreArgs;
 use crate::{heading, mcp, output};
 
 /// The most characters of a value that are shown.
@@ -39,6 +40,12 @@ pub(super) struct ApproveCommand {
     /// The folder of what was approved [default: the user's folder of data].
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     state_dir: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Say what becomes of approvals that the store lost when it came back with an older copy: those that gateways still knew are
+    /// put back (restore), or the older copy holds (accept).
+    #[arg(long, value_name = "WHAT", value_parser = ["restore", "accept"], help_heading = heading::GATEWAY)]
+    lost: Option<String>,
     /// Do not ask.
     #[arg(long, short, help_heading = heading::GATEWAY)]
     yes: bool,
@@ -67,8 +74,19 @@ struct Shown<'a> {
 impl ApproveCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let state = mcp::state_folder(self.state_dir.as_deref())?;
-        let (pins, queue) = (Pins::open(&state)?, CallQueue::open(&state)?);
+        let (pins, queue) = mcp::approvals(self.store.open()?.as_ref(), &state)?;
         let mut has_decided = false;
+        if let Some(what) = &self.lost {
+            let count = pins.see_to_loss(what == "restore")?;
+            output::note(format!("{count} approvals were put back"));
+            has_decided = true;
+        } else if let Some(lost) = pins.lost()? {
+            let (known, found) = (lost.known, lost.found);
+            output::warn(format!(
+                "the store came back with an older copy (change {found} of {known}), and nothing new is believed: --lost restore \
+                 puts approvals back that gateways knew, --lost accept goes on with the older copy"
+            ));
+        }
         for (ids, may_run, done) in [(&self.call, true, "may run once"), (&self.deny_call, false, "refused")] {
             for id in ids {
                 let call = queue.decide(id, may_run)?;

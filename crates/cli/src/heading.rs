@@ -1,7 +1,7 @@
 //! Under which headings the help lists options, in the order in which a pick goes through them.
 
 pub(super) const REQUEST: &str = "Request";
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", feature = "server"))]
 pub(super) const STORE: &str = "Shared store";
 pub(super) const CATALOG: &str = "Catalog";
 pub(super) const ACCESS: &str = "Who may see what";

@@ -53,7 +53,7 @@ mod serve;
 mod signals;
 #[cfg(feature = "redis")]
 mod store;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", feature = "server"))]
 mod store_args;
 #[cfg(feature = "otel")]
 mod telemetry;

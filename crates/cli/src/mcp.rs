@@ -10,11 +10,12 @@ use clap::Args;
 use picktools::Catalog;
 use picktools::import::mcp::Configuration;
 use picktools_server::settings::{AuditSettings, Mode, ProviderSettings, ProxySettings, Role, Share, Unsafe};
-use picktools_server::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings};
+use picktools_server::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings, Store};
 
 use crate::interruption::interrupted;
 use crate::reading::{self, ReadingArgs};
 use crate::servers::ServerArgs;
+use crate::store_args::StoreArgs;
 use crate::{args, heading, output};
 
 /// How often is looked whether a file has become another.
@@ -44,6 +45,8 @@ pub(super) struct GatewayArgs {
     /// The folder of what was approved [default: the user's folder of data].
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     state_dir: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
     /// Record what is decided in this folder, which no other gateway writes (docs/audit.md); nothing is picked or run while
     /// that cannot be done.
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
@@ -94,10 +97,18 @@ impl Providers {
     }
 }
 
-/// The folder of what was approved.
+/// The folder of what gateways keep.
 pub(super) fn state_folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     let folder = given.map_or_else(args::data_dir, |folder| Ok(folder.to_owned()))?;
     Ok(folder.join("gateway"))
+}
+
+/// What was approved, and which calls wait: in a store, where there is one, and else in a folder.
+pub(super) fn approvals(store: Option<&Store>, folder: &Path) -> anyhow::Result<(Pins, CallQueue)> {
+    Ok(match store {
+        Some(store) => (Pins::of(store)?, CallQueue::of(store)?),
+        None => (Pins::open(folder)?, CallQueue::open(folder)?),
+    })
 }
 
 /// The servers of a gateway; where it has a catalog or stands before models, there may be none.
@@ -155,6 +166,8 @@ impl GatewayArgs {
         let configuration = configuration(servers, &settings, self.catalog.is_some())?;
         let catalog = self.catalog.as_ref().map(CatalogFiles::open).transpose()?;
         let state = state_folder(self.state_dir.as_deref())?;
+        let store = self.store.open()?.map(|store| store.remembers(&state));
+        let (pins, queue) = approvals(store.as_ref(), &state)?;
         Ok(GatewayOptions {
             servers: configuration.servers,
             settings,
@@ -163,8 +176,9 @@ impl GatewayArgs {
             kept: args::default_cache_dir().map(|folder| folder.join("mcp")),
             share,
             meter: Arc::new(Counters::default()),
-            pins: Some(Pins::open(&state)?),
-            queue: Some(CallQueue::open(&state)?),
+            pins: Some(pins),
+            queue: Some(queue),
+            store,
         })
     }
 }

@@ -2,7 +2,10 @@
 
 use anyhow::Context;
 use clap::Args;
+#[cfg(feature = "redis")]
 use picktools::store::{RedisOptions, RedisStore};
+#[cfg(feature = "server")]
+use picktools_server::Store;
 
 use crate::heading;
 
@@ -24,10 +27,17 @@ pub(super) struct StoreArgs {
 
 impl StoreArgs {
     /// The store of a catalog, where one is named.
+    #[cfg(feature = "redis")]
     pub(super) fn catalog_store(&self) -> anyhow::Result<Option<RedisStore>> {
         let Some(address) = self.address()? else { return Ok(None) };
         let options = RedisOptions { tenant: self.tenant.clone(), ..RedisOptions::new(address) };
         Ok(Some(RedisStore::new(options)?))
+    }
+
+    /// The store of what gateways keep, where one is named.
+    #[cfg(feature = "server")]
+    pub(super) fn open(&self) -> anyhow::Result<Option<Store>> {
+        Ok(self.address()?.map(|address| Store::open(&address, &self.tenant)).transpose()?)
     }
 
     fn address(&self) -> anyhow::Result<Option<String>> {

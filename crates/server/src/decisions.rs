@@ -1,4 +1,4 @@
-//! What operators decide, wherever they do: seen in the files that gateways share, and noted.
+//! What operators decide, wherever they do: seen in what gateways share, and noted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::hub::Hub;
 use crate::journal::{Approval, Waiting};
 use crate::pins::{Decided, Pins};
 use crate::queue::{CallQueue, QueuedCall};
-use crate::shared_file::Stamp;
+use crate::shared::Stamp;
 
 /// How often is looked.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(500);
 
 /// What had been decided when it was last looked at.
 pub(crate) struct Decisions {
@@ -52,7 +52,7 @@ impl Decisions {
     fn look(&mut self) -> Vec<Approval> {
         let mut found = Vec::new();
         if let Some(pins) = &self.pins {
-            let stamp = pins.stamp();
+            let stamp = Some(pins.stamp());
             if stamp != self.stamps.0
                 && let Ok(now) = pins.decided()
             {
@@ -61,7 +61,7 @@ impl Decisions {
             }
         }
         if let Some(queue) = &self.queue {
-            let stamp = queue.stamp();
+            let stamp = Some(queue.stamp());
             if stamp != self.stamps.1
                 && let Ok(now) = queue.known()
             {
@@ -78,6 +78,10 @@ fn of_definitions(before: &Decided, now: &Decided) -> Vec<Approval> {
     let approval = |of, decision| Approval { of, decision, by: None };
     let definition = |id: &String, digest: &String| Waiting::Definition { id: id.clone(), digest: digest.clone() };
     let mut found = Vec::new();
+    // What a store lost nobody has decided.
+    if now.has_lost && !before.has_lost {
+        return found;
+    }
     for (name, seen) in &before.first_seen {
         // One that was forgotten may have been seen for the first time again.
         if now.first_seen.get(name) != Some(seen) {
@@ -119,12 +123,14 @@ mod tests {
             held: held(&[("a/x", "1", false), ("a/y", "2", false), ("a/z", "3", false), ("a/w", "4", false)]),
             approved: [("a/old".to_owned(), "0".to_owned())].into(),
             first_seen: [("a".to_owned(), 5), ("b".to_owned(), 6), ("c".to_owned(), 7)].into(),
+            has_lost: false,
         };
         // x is approved, y refused, and v too, which came since; z went back to what it was, and w is another one now that nobody has seen.
         let now = Decided {
             held: held(&[("a/y", "2", true), ("a/w", "5", false), ("a/v", "6", true)]),
             approved: [("a/old".to_owned(), "0".to_owned()), ("a/x".to_owned(), "1".to_owned())].into(),
             first_seen: [("a".to_owned(), 5), ("c".to_owned(), 9), ("d".to_owned(), 9)].into(),
+            has_lost: false,
         };
         let told: Vec<String> =
             of_definitions(&before, &now).iter().map(|found| format!("{} {:?}", found.decision, found.of)).collect();
@@ -139,5 +145,7 @@ mod tests {
             ]
         );
         assert!(of_definitions(&now, &now).is_empty());
+        let lost = Decided { has_lost: true, ..Decided::default() };
+        assert!(of_definitions(&now, &lost).is_empty(), "nobody has forgotten what a store lost");
     }
 }

@@ -1,11 +1,11 @@
 //! The gateway: upstreams on one side, clients on the other, and between them what there is now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use picktools::Catalog;
 use picktools::import::mcp::{KeptTools, Server};
@@ -16,8 +16,9 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::audit::AuditWriter;
+use crate::audit::{AuditWriter, Sending};
 use crate::calls::Caller;
+use crate::circuits;
 use crate::decisions::Decisions;
 use crate::error::GatewayError;
 use crate::handler::Handler;
@@ -31,14 +32,19 @@ use crate::naming;
 use crate::pins::Pins;
 use crate::queue::CallQueue;
 use crate::rounds::Rounds;
+use crate::sessions::Sessions;
 use crate::settings::{DEFAULT_ROLE, Names, Settings, Share, UpstreamRules};
+use crate::shared::Stamp;
+use crate::shared_store::Store;
 use crate::snapshot::{Sent, Snapshot};
 use crate::upstream::{Environment, Listed, Owner, Upstream};
 
 /// What comes within this time is made one snapshot of.
 const TOGETHER: Duration = Duration::from_millis(100);
 /// How often is looked whether somebody approved something.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(500);
+/// After how long it is tried again to hold what upstreams sent to what was approved.
+const AGAIN: Duration = Duration::from_secs(2);
 /// How long upstreams may take to end.
 const END: Duration = Duration::from_secs(5);
 
@@ -58,6 +64,9 @@ pub struct GatewayOptions {
     pub pins: Option<Pins>,
     /// Where calls wait for the operator that may do damage and come from a client that cannot ask; without it they are refused.
     pub queue: Option<CallQueue>,
+    /// What is shared with other gateways besides approvals and the queue: limits of keys, servers that are left alone, sessions and
+    /// the audit.
+    pub store: Option<Store>,
     /// Who hears what happens.
     pub meter: Arc<dyn Meter>,
     /// Whose connections are shared where the settings say nothing: with one client all can be, with several what one does
@@ -92,6 +101,10 @@ pub struct Gateway {
     building: JoinHandle<()>,
     /// What sees the decisions of operators.
     deciding: JoinHandle<()>,
+    /// What tells other gateways which servers are left alone, and hears it.
+    circuits: Option<JoinHandle<()>>,
+    /// What sends the audit to the store.
+    sending: Mutex<Option<Sending>>,
     /// What follows each upstream.
     following: Mutex<BTreeMap<String, JoinHandle<()>>>,
     doors: Mutex<Vec<Weak<Door>>>,
@@ -130,15 +143,26 @@ impl Gateway {
     ///
     /// [`GatewayError`] when a server cannot stand behind a gateway as it is called, or the settings do not fit.
     pub fn open(options: GatewayOptions) -> Result<Self, GatewayError> {
-        let GatewayOptions { servers, settings, catalog, environment, kept, pins, queue, meter, share } = options;
+        let GatewayOptions { servers, settings, catalog, environment, kept, pins, queue, store, meter, share } =
+            options;
+        if let Some(store) = &store {
+            store.tell(Arc::clone(&meter));
+        }
         let planned = plan(servers, &settings)?;
         let failed = |error: &dyn fmt::Display| GatewayError::Audit(error.to_string());
-        let audit = settings.audit.clone().map(AuditWriter::open).transpose().map_err(|error| failed(&error))?;
+        let mut audit = settings.audit.clone().map(AuditWriter::open).transpose().map_err(|error| failed(&error))?;
+        let mut sending = None;
+        if let (Some(audit), Some(written), Some(store)) = (&mut audit, &settings.audit, &store) {
+            let begun = Sending::begin(&written.folder, store.clone()).map_err(|error| failed(&error))?;
+            audit.keep_unsent(begun.sent());
+            sending = Some(begun);
+        }
         if let Some(remnant) = audit.as_ref().and_then(AuditWriter::remnant) {
             let (file, bytes) = (&remnant.file, remnant.bytes);
             tracing::error!(target: "picktools::audit", %file, bytes, "half a record stood at the end, and was put aside");
         }
         let journal = Journal::open(audit).map_err(|error| failed(&error))?;
+        let idle = Duration::from_secs(settings.http.session_s.max(1));
         let settings = Arc::new(settings);
         let first = Snapshot::build(Arc::clone(&settings), catalog.as_ref(), &[], None, None)
             .map_err(GatewayError::Snapshot)?;
@@ -152,6 +176,8 @@ impl Gateway {
             live: watch::Sender::default(),
             rounds: Rounds::default(),
             queue,
+            sessions: store.clone().filter(|_| share == Share::Owner).map(|store| Sessions::new(store, idle)),
+            store: store.clone(),
             pins: pins.clone(),
             share,
             meter,
@@ -164,7 +190,9 @@ impl Gateway {
         let gateway = Self {
             building: tokio::spawn(build(Arc::clone(&hub), pins, heard)),
             deciding: tokio::spawn(decisions.follow(Arc::clone(&hub))),
+            circuits: store.map(|store| tokio::spawn(circuits::follow(Arc::clone(&hub), store))),
             kept: kept.map(KeptTools::new),
+            sending: Mutex::new(sending),
             tell,
             following: Mutex::default(),
             doors: Mutex::default(),
@@ -272,11 +300,16 @@ impl Gateway {
         let ends = upstreams.iter().map(|upstream| upstream.end());
         drop(timeout(END, futures_util::future::join_all(ends)).await);
         self.hub.journal.flush();
+        let sending = lock(&self.sending).take();
+        if let Some(sending) = sending {
+            drop(timeout(END, tokio::task::spawn_blocking(|| sending.end())).await);
+        }
     }
 
     fn stop(&self) {
         self.building.abort();
         self.deciding.abort();
+        self.circuits.iter().for_each(JoinHandle::abort);
         lock(&self.following).values().for_each(JoinHandle::abort);
     }
 }
@@ -293,11 +326,67 @@ impl fmt::Debug for Gateway {
     }
 }
 
+/// What was heard of upstreams.
+#[derive(Default)]
+struct HeardOf {
+    tools: BTreeMap<String, Vec<Value>>,
+    /// Those that have said something, if only that they cannot be reached.
+    said: BTreeSet<String>,
+    /// What those said that were asked, that they have tools or why not, until that is held to what was approved.
+    live: BTreeMap<String, Result<(), String>>,
+}
+
+impl HeardOf {
+    fn note(&mut self, Listed { upstream, listing, is_live }: Listed) {
+        if is_live {
+            self.live.insert(upstream.clone(), listing.as_ref().map(|_| ()).map_err(Clone::clone));
+        }
+        let reason = match listing {
+            Ok(listing) => {
+                self.tools.insert(upstream.clone(), listing.tools);
+                listing.incomplete
+            }
+            Err(reason) => Some(reason),
+        };
+        if let Some(reason) = &reason {
+            tracing::warn!(target: "picktools::gateway", %upstream, %reason, "tools are missing");
+        }
+        self.said.insert(upstream);
+    }
+
+    /// Tells what those said that were asked, or why it could not be held to what was approved.
+    fn tell(&mut self, hub: &Hub, failed: Option<&String>) {
+        if self.live.is_empty() {
+            return;
+        }
+        hub.live.send_modify(|known| {
+            for (upstream, said) in &self.live {
+                match failed {
+                    Some(message) => drop(known.insert(upstream.clone(), Err(message.clone()))),
+                    // Once it was asked, what it has is known, and a call finds out whether it is there.
+                    None if known.get(upstream) == Some(&Ok(())) => {}
+                    None => drop(known.insert(upstream.clone(), said.clone())),
+                }
+            }
+        });
+        if failed.is_none() {
+            self.live.clear();
+        }
+    }
+}
+
+/// By what is told that somebody approved something. Finding out may wait for a store.
+async fn stamp_of(pins: &Option<Pins>) -> Option<Stamp> {
+    let pins = pins.clone()?;
+    tokio::task::spawn_blocking(move || pins.stamp()).await.ok()
+}
+
 /// Makes a new snapshot whenever an upstream sent something else, or something was approved.
 async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<Listed>) {
-    let mut tools: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    let mut said: BTreeMap<String, Option<String>> = BTreeMap::new();
-    let mut stamp = pins.as_ref().and_then(Pins::stamp);
+    let mut heard_of = HeardOf::default();
+    let mut stamp = stamp_of(&pins).await;
+    // When it was last tried, and why that failed.
+    let (mut tried, mut fault): (Instant, Option<String>) = (Instant::now(), None);
     loop {
         let mut news = Vec::new();
         tokio::select! {
@@ -307,8 +396,9 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
             },
             () = hub.replaced.notified() => {}
             () = sleep(LOOK), if pins.is_some() => {
-                let now = pins.as_ref().and_then(Pins::stamp);
-                if now == stamp {
+                let now = stamp_of(&pins).await;
+                // What failed is tried again, as a store that was away may be there.
+                if now == stamp && (fault.is_none() || tried.elapsed() < AGAIN) {
                     continue;
                 }
                 stamp = now;
@@ -317,26 +407,10 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
         while let Ok(Some(more)) = timeout(TOGETHER, heard.recv()).await {
             news.push(more);
         }
-        let mut live = Vec::new();
-        for Listed { upstream, listing, is_live } in news {
-            if is_live {
-                live.push((upstream.clone(), listing.as_ref().map(|_| ()).map_err(Clone::clone)));
-            }
-            let reason = match listing {
-                Ok(listing) => {
-                    tools.insert(upstream.clone(), listing.tools);
-                    listing.incomplete
-                }
-                Err(reason) => Some(reason),
-            };
-            if let Some(reason) = &reason {
-                tracing::warn!(target: "picktools::gateway", %upstream, %reason, "tools are missing");
-            }
-            said.insert(upstream, reason);
-        }
+        news.into_iter().for_each(|listed| heard_of.note(listed));
         let upstreams = hub.upstreams();
         let sent = upstreams.iter().filter_map(|upstream| {
-            let tools = tools.get(&upstream.server.name)?.clone();
+            let tools = heard_of.tools.get(&upstream.server.name)?.clone();
             Some(Sent { server: upstream.server.clone(), rules: upstream.rules, tools })
         });
         let sent: Vec<Sent> = sent.collect();
@@ -346,10 +420,11 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
             Snapshot::build(settings, own.as_ref(), &sent, pins_of_build.as_ref(), Some(&before.engine))
         });
         let built = built.await;
+        tried = Instant::now();
         let failed = match built {
             Ok(Ok(snapshot)) => {
                 // Written by this, they need not be read again; written by others meanwhile, they must be.
-                stamp = snapshot.approvals;
+                stamp.clone_from(&snapshot.approvals);
                 let snapshot = Arc::new(snapshot);
                 hub.journal.changed(&snapshot);
                 drop(hub.snapshot.send_replace(snapshot));
@@ -358,23 +433,12 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
             Ok(Err(message)) => Some(message),
             Err(error) => Some(error.to_string()),
         };
-        if let Some(message) = &failed {
+        if let Some(message) = failed.as_ref().filter(|message| fault.as_ref() != Some(message)) {
             tracing::error!(target: "picktools::gateway", %message, "what there was stays");
         }
-        if !live.is_empty() {
-            hub.live.send_modify(|known| {
-                for (upstream, said) in live {
-                    match &failed {
-                        // What it has now could not be held to what was approved.
-                        Some(message) => drop(known.insert(upstream, Err(message.clone()))),
-                        // Once it was asked, what it has is known, and a call finds out whether it is there.
-                        None if known.get(&upstream) == Some(&Ok(())) => {}
-                        None => drop(known.insert(upstream, said)),
-                    }
-                }
-            });
-        }
-        if upstreams.iter().all(|upstream| said.contains_key(&upstream.server.name)) {
+        heard_of.tell(&hub, failed.as_ref());
+        fault = failed;
+        if upstreams.iter().all(|upstream| heard_of.said.contains(&upstream.server.name)) {
             hub.complete.send_replace(true);
         }
     }

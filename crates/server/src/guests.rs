@@ -13,8 +13,10 @@ use http_body::{Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::GatewayError;
+use crate::keys::hex;
 use crate::lock::lock;
 use crate::settings::{DEFAULT_ROLE, Key, Settings};
+use crate::shared_store::{Failure, Fault, Purpose, Store};
 
 /// The most requests at once, of all clients.
 const MAX_REQUESTS: usize = 1_024;
@@ -68,6 +70,25 @@ impl Bucket {
     }
 }
 
+/// Takes one of the requests that a key has at all gateways together, or tells how many microseconds until there is one. What is
+/// kept is the time until which its requests are spent (GCRA), and only while it is to come.
+const TAKE: &str = "\
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local interval, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
+local latest = now + burst * interval
+local kept = redis.call('GET', KEYS[1])
+local spent = tonumber(kept or now)
+if not spent then return redis.error_reply('WRONGTYPE it is no time') end
+local is_late = spent > latest
+spent = math.min(math.max(spent, now), latest)
+local wait = spent + interval - latest
+if wait <= 0 then spent = spent + interval end
+if wait <= 0 or is_late then
+  redis.call('SET', KEYS[1], string.format('%.0f', spent), 'PX', string.format('%.0f', math.ceil((spent - now) / 1000)))
+end
+return string.format('%.0f', math.max(wait, 0))";
+
 impl Guest {
     fn of(key: &Key) -> Result<Arc<Self>, GatewayError> {
         let failed = || GatewayError::Settings(format!("the key {:?}: sha256 must be 64 hexadecimal digits", key.name));
@@ -90,16 +111,45 @@ impl Guest {
         }))
     }
 
+    /// What stands for who it is where gateways share something of it: another role or key is somebody else.
+    pub(crate) fn identity(&self) -> String {
+        let of = format!("{} {} {}", self.name, self.role, self.key.sha256);
+        hex(&crate::keys::digest(&of))[..32].to_owned()
+    }
+
     /// As whom it sends requests.
     pub(crate) fn sender(&self) -> Sender {
         Sender { role: Arc::clone(&self.role), key: Arc::clone(&self.name) }
     }
 
-    /// Counts a request, if this guest may send one now.
-    pub(crate) fn count(&self) -> Result<(), Refused> {
-        let message = "this key has sent too many requests";
-        let taken = lock(&self.bucket).take(Instant::now());
-        taken.map_err(|time| Refused::later(StatusCode::TOO_MANY_REQUESTS, message, time))
+    /// Counts a request, if this guest may send one now: here, and at all gateways that share a store. Where that does not answer
+    /// nobody knows what the others let in, and each request counts twice here.
+    pub(crate) async fn count(&self, store: Option<&Store>) -> Result<(), Refused> {
+        let refused = |time| Refused::later(StatusCode::TOO_MANY_REQUESTS, "this key has sent too many requests", time);
+        lock(&self.bucket).take(Instant::now()).map_err(refused)?;
+        let Some(store) = store else { return Ok(()) };
+        match self.count_at_all(store).await {
+            Ok(time) if time.is_zero() => Ok(()),
+            Ok(time) => Err(refused(time)),
+            Err(_) => {
+                let mut bucket = lock(&self.bucket);
+                if bucket.burst < 2.0 { Ok(()) } else { bucket.take(Instant::now()).map_err(refused) }
+            }
+        }
+    }
+
+    /// Takes one of the requests that all gateways share, or tells how long until there is one.
+    async fn count_at_all(&self, store: &Store) -> Result<Duration, Failure> {
+        let key = store.key(&format!("rate:{}", self.identity()));
+        let interval = 60e6 / f64::from(self.key.per_minute).max(1.0 / 60.0);
+        let (interval, burst) = (format!("{interval:.0}"), self.key.burst.max(1).to_string());
+        let take = move |store: &Store| {
+            let answer = store.run(Purpose::Rates, TAKE, &[&key], &[interval.as_bytes(), burst.as_bytes()])?;
+            let time = answer.text().and_then(|text| text.parse().ok());
+            time.ok_or_else(|| Failure::new(Fault::Foreign, "it does not say how long to wait"))
+        };
+        let time: u64 = store.soon(Purpose::Rates, take).await?;
+        Ok(Duration::from_micros(time.min(3_600_000_000)))
     }
 }
 

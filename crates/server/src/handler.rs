@@ -33,6 +33,7 @@ use crate::metrics::Event;
 use crate::refusal::{Code, Refusal};
 use crate::relay;
 use crate::rounds::Again;
+use crate::sessions::{self, Sessions, Shown};
 use crate::settings::{Mode, Names, Share};
 use crate::snapshot::{Snapshot, View};
 use crate::tolerance;
@@ -65,6 +66,8 @@ struct Session {
     /// Whether hands were shaken.
     has_begun: AtomicBool,
     caller: Caller,
+    /// Whose its connections are, where other gateways know it too.
+    owner: OnceLock<Owner>,
     /// What it is shown, once that was decided, with the counts that its descriptions tell.
     shown: OnceLock<Shown>,
     /// The definitions that joined a dynamic list, in the order in which they came.
@@ -75,14 +78,6 @@ struct Session {
     updates: Mutex<HashMap<String, AbortHandle>>,
 }
 
-#[derive(Clone)]
-struct Shown {
-    mode: Mode,
-    front: [Value; 3],
-    /// What these cost.
-    tokens: usize,
-}
-
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(watch) = lock(&self.watch).take() {
@@ -90,9 +85,26 @@ impl Drop for Session {
         }
         lock(&self.updates).drain().for_each(|(_, updates)| updates.abort());
         self.gateway.forget(&self.caller.owner);
+        if let Some(owner) = self.owner.get() {
+            self.gateway.forget(owner);
+        }
         if *self.has_begun.get_mut() {
             self.gateway.meter.record(&Event::Session { begun: false });
         }
+    }
+}
+
+impl Session {
+    /// Adds definitions to a dynamic list, and returns those that were not there.
+    fn add(&self, definitions: impl IntoIterator<Item = Value>) -> Vec<Value> {
+        let mut joined = lock(&self.joined);
+        let before = joined.len();
+        for definition in definitions {
+            if joined.len() < MAX_JOINED && joined.iter().all(|known| known["name"] != definition["name"]) {
+                joined.push(definition);
+            }
+        }
+        joined[before..].to_vec()
     }
 }
 
@@ -102,6 +114,7 @@ impl Handler {
             gateway: Arc::clone(&gateway),
             has_begun: AtomicBool::new(false),
             caller,
+            owner: OnceLock::new(),
             shown: OnceLock::new(),
             joined: Mutex::default(),
             level: Mutex::new(Some(LoggingLevel::Info)),
@@ -119,9 +132,14 @@ impl Handler {
     fn caller_of(&self, extensions: &Extensions) -> Caller {
         let Some(parts) = extensions.get::<http::request::Parts>() else { return self.session.caller.clone() };
         let Some(sender) = parts.extensions.get::<Sender>() else { return self.session.caller.clone() };
-        let owner = match parts.headers.contains_key(SESSION) {
-            true => self.session.caller.owner.clone(),
-            false => Owner(format!("key {}", sender.key).into()),
+        let session = parts.headers.get(SESSION).and_then(|session| session.to_str().ok());
+        let owner = match session {
+            Some(session) if self.gateway.sessions.is_some() => {
+                let of_all = || Owner::of_shared_session(&sessions::digest_of(session));
+                self.session.owner.get_or_init(of_all).clone()
+            }
+            Some(_) => self.session.caller.owner.clone(),
+            None => Owner::of_key(&sender.key),
         };
         Caller { role: Arc::clone(&sender.role), key: Arc::clone(&sender.key), owner }
     }
@@ -155,20 +173,39 @@ impl Handler {
     }
 
     /// Lists tools that were found, described or called directly from now on, and says so.
-    fn join(&self, snapshot: &Snapshot, tools: &[Arc<CatalogTool>], peer: &Peer<RoleServer>) {
+    async fn join(&self, snapshot: &Snapshot, tools: &[Arc<CatalogTool>], context: &RequestContext<RoleServer>) {
+        self.recall(context).await;
         if self.session.shown.get().is_none_or(|shown| shown.mode != Mode::Dynamic) {
             return;
         }
-        let mut joined = lock(&self.session.joined);
-        let before = joined.len();
-        for definition in tools.iter().filter_map(|tool| snapshot.definition(tool)) {
-            if joined.len() < MAX_JOINED && joined.iter().all(|known| known["name"] != definition["name"]) {
-                joined.push(definition.clone());
-            }
+        let added = self.session.add(tools.iter().filter_map(|tool| snapshot.definition(tool).cloned()));
+        if added.is_empty() {
+            return;
         }
-        if joined.len() > before {
-            let peer = peer.clone();
-            drop(tokio::spawn(async move { drop(timeout(TELL, peer.notify_tool_list_changed()).await) }));
+        if let Some((sessions, session)) = self.shared(context) {
+            sessions.join(session, &added).await;
+        }
+        let peer = context.peer.clone();
+        drop(tokio::spawn(async move { drop(timeout(TELL, peer.notify_tool_list_changed()).await) }));
+    }
+
+    /// The sessions of all gateways, and which of them sent a request.
+    fn shared<'a>(&'a self, context: &'a RequestContext<RoleServer>) -> Option<(&'a Sessions, &'a str)> {
+        let parts = context.extensions.get::<http::request::Parts>()?;
+        let session = parts.headers.get(SESSION)?.to_str().ok()?;
+        self.gateway.sessions.as_ref().map(|sessions| (sessions, session))
+    }
+
+    /// Takes what the session is shown from the gateway at which that was decided, and what joined it since.
+    async fn recall(&self, context: &RequestContext<RoleServer>) {
+        let Some((sessions, session)) = self.shared(context) else { return };
+        if self.session.shown.get().is_none()
+            && let Some(shown) = sessions.shown(session).await
+        {
+            let _decided_meanwhile = self.session.shown.set(shown);
+        }
+        if self.session.shown.get().is_some_and(|shown| shown.mode == Mode::Dynamic) {
+            self.session.add(sessions.joined(session).await);
         }
     }
 
@@ -227,7 +264,7 @@ impl Handler {
             }
         };
         let (answer, tools) = answered;
-        self.join(&snapshot, &tools, &context.peer);
+        self.join(&snapshot, &tools, context).await;
         let mut result = CallToolResult::success(vec![ContentBlock::text(answer.to_string())]);
         result.structured_content = Some(answer);
         Ok(result.into())
@@ -250,7 +287,7 @@ impl Handler {
         };
         let ran = calling.run(snapshot, view, call, again).await?;
         if matches!(ran.response, CallToolResponse::Complete(_)) {
-            self.join(&ran.snapshot, &[ran.tool], &context.peer);
+            self.join(&ran.snapshot, &[ran.tool], context).await;
         }
         Ok(ran.response)
     }
@@ -369,7 +406,14 @@ impl ServerHandler for Handler {
         let snapshot = self.gateway.snapshot();
         let view = snapshot.view(&self.caller(&context).role);
         let view = view.map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
+        self.recall(&context).await;
+        let is_decided = self.session.shown.get().is_some();
         let listed = self.listed(&snapshot, &view);
+        if !is_decided
+            && let (Some(shown), Some((sessions, session))) = (self.session.shown.get(), self.shared(&context))
+        {
+            sessions.show(session, shown).await;
+        }
         let digest = snapshot.engine.catalog().digest();
         let cursor = request.and_then(|request| request.cursor);
         let start = match &cursor {

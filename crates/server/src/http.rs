@@ -1,5 +1,7 @@
 //! Streamable HTTP: who may connect, from where, how often, and which session is whose.
 
+mod desk;
+
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -12,12 +14,12 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::post;
 use axum_server::Handle;
 use axum_server::accept::NoDelayAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
-use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::session::{SessionManager, SessionStore};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::time::sleep;
 use tracing::Instrument;
@@ -34,11 +36,11 @@ use crate::lock::lock;
 use crate::metrics::Event;
 use crate::problem::Problem;
 use crate::proxy::{self, Proxy};
+use crate::sessions::Sessions;
 use crate::settings::{DEFAULT_ROLE, Settings};
+use crate::shared_store::Store;
 use crate::upstream::Owner;
 
-/// What Prometheus reads.
-const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Where the protocol is spoken.
 const PATH: &str = "/mcp";
 /// How often is looked which sessions have ended.
@@ -78,8 +80,14 @@ pub(crate) struct Door {
     manager: Arc<LocalSessionManager>,
     sessions: Mutex<HashMap<String, Visit>>,
     max_sessions: usize,
+    /// How long a session lives without requests.
+    session_time: Duration,
     places: Places,
     pages: Pages,
+    /// What counts the requests of all gateways.
+    store: Option<Store>,
+    /// The sessions of all gateways.
+    shared: Option<Sessions>,
 }
 
 /// From where a browser's page may call.
@@ -132,6 +140,8 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
 struct Visit {
     guest: Arc<Guest>,
     used: Instant,
+    /// When other gateways last heard of it.
+    told: Instant,
     /// How many requests it had.
     requests: usize,
 }
@@ -177,11 +187,37 @@ impl Door {
         true
     }
 
+    /// Takes up a session that another gateway began, where it is this guest's.
+    async fn adopt(&self, session: &str, guest: &Arc<Guest>) -> bool {
+        let Some(shared) = &self.shared else { return false };
+        // To a guest, a session of somebody else here is none.
+        let is_here = lock(&self.sessions).contains_key(session);
+        if is_here || !shared.is_of(session, &guest.identity()).await {
+            return false;
+        }
+        self.note(session, guest).await;
+        true
+    }
+
+    /// Lets a session live on at other gateways, now and then.
+    async fn refresh(&self, session: &str, guest: &Guest) {
+        let Some(shared) = &self.shared else { return };
+        let is_due = {
+            let mut sessions = lock(&self.sessions);
+            let visit = sessions.get_mut(session).filter(|visit| visit.told.elapsed() > self.session_time / 4);
+            visit.map(|visit| visit.told = Instant::now()).is_some()
+        };
+        if is_due {
+            let _is_there = shared.is_of(session, &guest.identity()).await;
+        }
+    }
+
     /// Notes whose a new session is. Over the most, that which was used longest ago ends.
     async fn note(&self, session: &str, guest: &Arc<Guest>) {
         let oldest = {
             let mut sessions = lock(&self.sessions);
-            sessions.insert(session.to_owned(), Visit { guest: Arc::clone(guest), used: Instant::now(), requests: 0 });
+            let (guest, now) = (Arc::clone(guest), Instant::now());
+            sessions.insert(session.to_owned(), Visit { guest, used: now, told: now, requests: 0 });
             if sessions.len() <= self.max_sessions {
                 return;
             }
@@ -218,8 +254,11 @@ impl Door {
 
 /// Lets a request in, or not.
 async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
-    let known = bearer(request.headers()).and_then(|key| door.read().of(key)).and_then(|guest| {
-        guest.count()?;
+    let known = match bearer(request.headers()).and_then(|key| door.read().of(key)) {
+        Ok(guest) => guest.count(door.store.as_ref()).await.map(|()| guest),
+        Err(refused) => Err(refused),
+    };
+    let known = known.and_then(|guest| {
         // A stream that a client listens on takes no place: it waits for as long as the client is there.
         let place = if request.method() == Method::GET { None } else { Some(door.places.take(&guest)?) };
         Ok((guest, place))
@@ -229,10 +268,11 @@ async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) 
         Err(refused) => return refused.into_response(),
     };
     let session = request.headers().get(SESSION).map(|value| value.to_str().unwrap_or_default().to_owned());
-    if let Some(session) = &session
-        && !door.is_of(session, &guest)
-    {
-        return Refused::new(StatusCode::NOT_FOUND, "there is no such session; begin a new one").into_response();
+    if let Some(session) = &session {
+        if !door.is_of(session, &guest) && !door.adopt(session, &guest).await {
+            return Refused::new(StatusCode::NOT_FOUND, "there is no such session; begin a new one").into_response();
+        }
+        door.refresh(session, &guest).await;
     }
     let sender = guest.sender();
     drop(request.extensions_mut().insert(sender));
@@ -240,6 +280,9 @@ async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) 
     if session.is_none()
         && let Some(begun) = response.headers().get(SESSION).and_then(|value| value.to_str().ok())
     {
+        if let Some(shared) = &door.shared {
+            shared.begin(begun, &guest.identity()).await;
+        }
         door.note(begun, &guest).await;
     }
     Placed::answer(response, place)
@@ -247,12 +290,14 @@ async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) 
 
 impl Door {
     /// Lets a request to the HTTP interface in: from a page that may call, with a key, and with a place.
-    fn enter(&self, headers: &HeaderMap) -> Result<(Arc<Guest>, Place), Refused> {
+    async fn enter(&self, headers: &HeaderMap) -> Result<(Arc<Guest>, Place), Refused> {
         self.pages.check(headers)?;
-        let guests = self.read();
-        // Clients of OpenAI always send some key; where nobody has one it is not one that could be wrong.
-        let guest = guests.of(bearer(headers)?.filter(|_| !guests.have_no_keys()))?;
-        guest.count()?;
+        let guest = {
+            let guests = self.read();
+            // Clients of OpenAI always send some key; where nobody has one it is not one that could be wrong.
+            guests.of(bearer(headers)?.filter(|_| !guests.have_no_keys()))?
+        };
+        guest.count(self.store.as_ref()).await?;
         let place = self.places.take(&guest)?;
         Ok((guest, place))
     }
@@ -265,7 +310,7 @@ impl Door {
 
 /// Lets a request to the HTTP interface in, or not.
 async fn enter(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
-    match door.enter(request.headers()) {
+    match door.enter(request.headers()).await {
         Ok((guest, place)) => {
             let sender = guest.sender();
             drop(request.extensions_mut().insert(sender));
@@ -298,41 +343,6 @@ async fn watch(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Res
     response
 }
 
-/// Where a request about the gateway itself comes in.
-#[derive(Clone)]
-struct Desk {
-    door: Arc<Door>,
-    hub: Arc<Hub>,
-}
-
-/// What was counted, for Prometheus.
-async fn metrics(State(desk): State<Desk>, request: Request) -> Response {
-    let (guest, _place) = match desk.door.enter(request.headers()) {
-        Ok(entered) => entered,
-        Err(refused) => return Problem::from(refused).into_response(),
-    };
-    if !desk.door.sees_all(&desk.hub, &guest) {
-        let message = "metrics are for keys whose role has \"operator\": true";
-        return Problem::new(StatusCode::FORBIDDEN, "not_allowed", message).into_response();
-    }
-    match desk.hub.meter.text() {
-        Some(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
-        None => Problem::new(StatusCode::NOT_FOUND, "not_counted", "nothing is counted here").into_response(),
-    }
-}
-
-/// Whether each upstream has been asked, so that what is answered is whole, and what is done can be recorded.
-async fn ready(State(desk): State<Desk>) -> Response {
-    if let Err(refusal) = desk.hub.journal.ready() {
-        return Problem::from(refusal).into_response();
-    }
-    if *desk.hub.complete.borrow() {
-        return "ready\n".into_response();
-    }
-    let message = "upstreams have not all been asked for their tools yet";
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "starting", message).into_response()
-}
-
 /// A request for what is not there.
 async fn nothing() -> Problem {
     Problem::new(
@@ -356,11 +366,13 @@ struct ModelDoor {
 }
 
 impl ModelDoor {
-    fn admit(&self, headers: &HeaderMap) -> Result<(Place, Sender), Refused> {
+    async fn admit(&self, headers: &HeaderMap) -> Result<(Place, Sender), Refused> {
         self.door.pages.check(headers)?;
-        let guests = self.door.read();
-        let guest = guests.of(self.proxy.key(self.api, headers, guests.have_no_keys())?)?;
-        guest.count()?;
+        let guest = {
+            let guests = self.door.read();
+            guests.of(self.proxy.key(self.api, headers, guests.have_no_keys())?)?
+        };
+        guest.count(self.door.store.as_ref()).await?;
         let sender = guest.sender();
         Ok((self.door.places.take(&guest)?, sender))
     }
@@ -368,7 +380,7 @@ impl ModelDoor {
 
 /// Lets a request to a model in, or not, and passes it on.
 async fn model(State(door): State<ModelDoor>, request: Request) -> Response {
-    match door.admit(request.headers()) {
+    match door.admit(request.headers()).await {
         Ok((place, sender)) => Placed::answer(door.proxy.pass_on(door.api, &sender, request).await, Some(place)),
         Err(refused) => proxy::refuse(&refused),
     }
@@ -376,14 +388,14 @@ async fn model(State(door): State<ModelDoor>, request: Request) -> Response {
 
 /// Lets a request for what the console shows in, or not.
 async fn operate(State((door, hub)): State<(Arc<Door>, Arc<Hub>)>, mut request: Request, next: Next) -> Response {
-    let admit = |headers: &HeaderMap| {
+    let admit = async |headers: &HeaderMap| {
         door.pages.check_own(headers)?;
         let guest = door.read().operator(bearer(headers)?, &hub.settings())?;
-        guest.count()?;
+        guest.count(door.store.as_ref()).await?;
         let place = door.places.take(&guest)?;
         Ok((guest, place))
     };
-    match admit(request.headers()) {
+    match admit(request.headers()).await {
         Ok((guest, place)) => {
             let sender = guest.sender();
             drop(request.extensions_mut().insert(sender));
@@ -450,7 +462,8 @@ pub(crate) async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> 
         )));
     }
     let mut manager = LocalSessionManager::default();
-    manager.session_config.keep_alive = Some(Duration::from_secs(settings.http.session_s.max(1)));
+    let session_time = Duration::from_secs(settings.http.session_s.max(1));
+    manager.session_config.keep_alive = Some(session_time);
     let manager = Arc::new(manager);
     let failed = |error: std::io::Error| GatewayError::Client(format!("cannot listen on {}: {error}", http.listen));
     let listener = TcpListener::bind(http.listen).map_err(failed)?;
@@ -474,10 +487,14 @@ pub(crate) async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> 
         manager: Arc::clone(&manager),
         sessions: Mutex::default(),
         max_sessions: settings.http.max_sessions.max(1),
+        session_time,
         places: Places::new(),
         pages: Pages { hosts: config.allowed_hosts.clone(), origins: origins.clone() },
+        store: hub.store.clone(),
+        shared: hub.sessions.clone(),
     });
-    let config = config.with_allowed_origins(origins).enforce_origin_validation();
+    let mut config = config.with_allowed_origins(origins).enforce_origin_validation();
+    config.session_store = hub.sessions.clone().map(|sessions| Arc::new(sessions) as Arc<dyn SessionStore>);
     let gateway = Arc::clone(hub);
     let factory = move || {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -490,12 +507,9 @@ pub(crate) async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> 
         .route_service(PATH, service)
         .route_layer(middleware::from_fn_with_state(Arc::clone(&door), admit));
     let (api, described) = Api::routes(Arc::clone(hub));
-    let desk = Desk { door: Arc::clone(&door), hub: Arc::clone(hub) };
     let mut app = protocol
         .merge(api.route_layer(middleware::from_fn_with_state(Arc::clone(&door), enter)))
-        .route("/metrics", get(metrics).with_state(desk.clone()))
-        .route("/health", get(|| async { "ok\n" }))
-        .route("/ready", get(ready).with_state(desk));
+        .merge(desk::routes(Arc::clone(&door), Arc::clone(hub)));
     let operators = middleware::from_fn_with_state((Arc::clone(&door), Arc::clone(hub)), operate);
     let console = console::parts(Arc::clone(hub)).route_layer(operators);
     let page = console::page().merge(described).route_layer(middleware::from_fn_with_state(Arc::clone(&door), look));

@@ -14,7 +14,9 @@ use crate::pins::Pins;
 use crate::queue::CallQueue;
 use crate::refusal::{Code, Refusal};
 use crate::rounds::Rounds;
+use crate::sessions::Sessions;
 use crate::settings::{Settings, Share};
+use crate::shared_store::Store;
 use crate::snapshot::Snapshot;
 use crate::upstream::{Environment, Owner, Upstream};
 
@@ -37,6 +39,10 @@ pub(crate) struct Hub {
     pub(crate) live: watch::Sender<BTreeMap<String, Result<(), String>>>,
     pub(crate) rounds: Rounds,
     pub(crate) queue: Option<CallQueue>,
+    /// What is shared with other gateways besides.
+    pub(crate) store: Option<Store>,
+    /// The sessions of all of them.
+    pub(crate) sessions: Option<Sessions>,
     /// Which definitions were approved; without it all are believed.
     pub(crate) pins: Option<Pins>,
     pub(crate) share: Share,

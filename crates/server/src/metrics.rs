@@ -90,6 +90,13 @@ pub enum Event<'a> {
         /// How long it took until it was passed on.
         time: Duration,
     },
+    /// Something is wrong with the store that gateways share, or no longer is.
+    Store {
+        /// What it was asked for.
+        purpose: &'a str,
+        /// What is wrong; `None` where nothing is any longer.
+        fault: Option<&'a str>,
+    },
     /// A client has come, or gone.
     Session {
         /// Whether it has come.
@@ -145,6 +152,10 @@ pub struct Counts {
     pub saved_tokens: u64,
     /// How long requests to models took together until they were passed on, in microseconds.
     pub model_us: u64,
+    /// What is wrong with the store that gateways share, by what it was asked for.
+    pub store: BTreeMap<String, String>,
+    /// How often something began to be wrong with it, by what that was.
+    pub store_faults: BTreeMap<String, u64>,
     /// Clients that have come.
     pub sessions: u64,
     /// Clients that are there.
@@ -231,6 +242,11 @@ impl Meter for Counters {
                     *counts.unchanged.entry(why.to_owned()).or_default() += 1;
                 }
             }
+            Event::Store { purpose, fault: Some(fault) } => {
+                drop(counts.store.insert(purpose.to_owned(), fault.to_owned()));
+                *counts.store_faults.entry(fault.to_owned()).or_default() += 1;
+            }
+            Event::Store { purpose, fault: None } => drop(counts.store.remove(purpose)),
             Event::Session { begun: true } => {
                 counts.sessions += 1;
                 counts.open_sessions += 1;
@@ -263,6 +279,9 @@ mod tests {
         }
         counters.record(&Event::Model { unchanged: None, saved: 700, time });
         counters.record(&Event::Model { unchanged: Some("few-tools"), saved: 0, time });
+        for (purpose, fault) in [("rates", Some("away")), ("audit", Some("full")), ("audit", None)] {
+            counters.record(&Event::Store { purpose, fault });
+        }
         counters.record(&Event::Session { begun: true });
         counters.record(&Event::Session { begun: true });
         counters.record(&Event::Session { begun: false });
@@ -290,6 +309,8 @@ mod tests {
             "picktools_model_requests_total{outcome=\"narrowed\"} 1",
             "picktools_saved_tokens_total 700",
             "picktools_sessions 1",
+            "picktools_store_fault{purpose=\"rates\",fault=\"away\"} 1",
+            "picktools_store_faults_total{fault=\"full\"} 1",
             "picktools_call_seconds_count{upstream=\"git\"} 3",
             "picktools_pick_seconds_bucket{le=\"0.002\"} 1",
             "picktools_pick_seconds_bucket{le=\"0.001\"} 0",

@@ -14,7 +14,9 @@ use serde_json::{Map, Value, json};
 use crate::audit;
 use crate::keys::now;
 use crate::settings::{NewTools, Trust, UpstreamRules};
-use crate::shared_file::{SharedFile, Stamp, StateError};
+use crate::shared::{Keeps, Lost, Shared, Stamp, Stored};
+use crate::shared_file::{SharedFile, StateError};
+use crate::shared_store::{Purpose, Store};
 
 const VERSION: u32 = 1;
 const REMEDY: &str = "put back a copy, or remove it: all servers are then seen for the first time";
@@ -23,9 +25,9 @@ const MAX_WAYS: usize = 16;
 /// What of a definition is shown to a model, or decides on a call.
 const MEMBERS: [&str; 6] = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
 
-/// The definitions that were approved, and those that wait, in a folder that gateways share.
+/// The definitions that were approved, and those that wait, in a folder or store that gateways share.
 #[derive(Debug, Clone)]
-pub struct Pins(SharedFile<PinsFile>);
+pub struct Pins(Shared<PinsFile>);
 
 /// A definition that waits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -84,6 +86,20 @@ struct PinsFile {
     upstreams: BTreeMap<String, Approved>,
     /// By `source/tool`.
     held: BTreeMap<String, Held>,
+    /// That a store came back with an older copy, until somebody says what is to become of it: till then nothing is believed
+    /// because it is seen for the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lost: Option<Lost>,
+}
+
+impl Keeps for PinsFile {
+    fn was_lost(&mut self, lost: &Lost) {
+        self.lost.get_or_insert_with(|| lost.clone());
+    }
+
+    fn lost(&self) -> Option<&Lost> {
+        self.lost.as_ref()
+    }
 }
 
 /// What was approved of an upstream.
@@ -151,6 +167,8 @@ pub(crate) struct Decided {
     pub(crate) approved: BTreeSet<(String, String)>,
     /// When each server was first seen.
     pub(crate) first_seen: BTreeMap<String, u64>,
+    /// Whether a store lost some of it, and nobody has seen to that.
+    pub(crate) has_lost: bool,
 }
 
 /// What upstreams sent, to be judged.
@@ -167,14 +185,49 @@ impl Pins {
     ///
     /// [`StateError`] when it cannot be made, or what is there cannot be read: nothing is approved then.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, StateError> {
-        SharedFile::open(folder.into(), "pins.json", VERSION, REMEDY).map(Self)
+        SharedFile::open(folder.into(), "pins.json", VERSION, REMEDY).map(|file| Self(Shared::File(file)))
+    }
+
+    /// Takes those of a store.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError`] when it does not answer, or what is there cannot be read: nothing is approved then.
+    pub fn of(store: &Store) -> Result<Self, StateError> {
+        Stored::open(store, Purpose::Pins, "pins", VERSION).map(|stored| Self(Shared::Store(stored)))
+    }
+
+    /// Returns whether the store came back with an older copy, and nobody has seen to that yet. Definitions that are not in the
+    /// copy wait till then, also those of servers that are seen for the first time.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError`] when it cannot be read.
+    pub fn lost(&self) -> Result<Option<Lost>, StateError> {
+        Ok(self.0.read()?.lost)
+    }
+
+    /// Ends the time after a loss. With `restore`, what gateways knew to be approved before is approved again, but for what was
+    /// decided otherwise since; without, the older copy holds. Returns how many approvals were put back.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError`] when it cannot be read or written, or nothing was lost.
+    pub fn see_to_loss(&self, restore: bool) -> Result<usize, StateError> {
+        let aside = if restore { self.0.aside()?.unwrap_or_default() } else { PinsFile::default() };
+        self.0.change(|file| {
+            if file.lost.take().is_none() {
+                return Err("nothing was lost, or somebody has seen to it".to_owned());
+            }
+            Ok(file.put_back(&aside))
+        })
     }
 
     /// Returns what waits, by `source/tool`.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the file cannot be read.
+    /// [`StateError`] when it cannot be read.
     pub fn held(&self) -> Result<BTreeMap<String, Held>, StateError> {
         Ok(self.0.read()?.held)
     }
@@ -183,7 +236,7 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the file cannot be read.
+    /// [`StateError`] when it cannot be read.
     pub fn approved(&self, id: &str) -> Result<Option<Value>, StateError> {
         let file = self.0.read()?;
         let Some((source, tool)) = id.split_once('/') else { return Ok(None) };
@@ -197,7 +250,7 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the file cannot be read or written, or one of them does not wait any longer, or is another one by
+    /// [`StateError`] when it cannot be read or written, or one of them does not wait any longer, or is another one by
     /// now: nothing is approved then.
     pub fn approve(&self, shown: &[(String, String)]) -> Result<(), StateError> {
         self.0.change(|file| {
@@ -229,7 +282,7 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the file cannot be read or written, or nothing of this name waits.
+    /// [`StateError`] when it cannot be read or written, or nothing of this name waits.
     pub fn deny(&self, id: &str) -> Result<(), StateError> {
         self.0.change(|file| match file.held.get_mut(id) {
             Some(held) => {
@@ -244,7 +297,7 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the file cannot be read or written, or nothing is known of it.
+    /// [`StateError`] when it cannot be read or written, or nothing is known of it.
     pub fn forget(&self, source: &str) -> Result<(), StateError> {
         self.0.change(|file| {
             let prefix = format!("{source}/");
@@ -255,9 +308,9 @@ impl Pins {
 
     /// What somebody has decided so far, and of what nobody has.
     pub(crate) fn decided(&self) -> Result<Decided, StateError> {
-        let PinsFile { upstreams, held } = self.0.read()?;
+        let PinsFile { upstreams, held, lost } = self.0.read()?;
         let held = held.into_iter().map(|(id, held)| (id, (held.digest, held.denied))).collect();
-        let mut decided = Decided { held, ..Decided::default() };
+        let mut decided = Decided { held, has_lost: lost.is_some(), ..Decided::default() };
         for (source, approved) in upstreams {
             for (tool, pins) in approved.tools {
                 let by_operator = pins.into_iter().filter(|pin| pin.by == By::Operator);
@@ -269,7 +322,7 @@ impl Pins {
     }
 
     /// By what is told that somebody approved something.
-    pub(crate) fn stamp(&self) -> Option<Stamp> {
+    pub(crate) fn stamp(&self) -> Stamp {
         self.0.stamp()
     }
 
@@ -280,12 +333,37 @@ impl Pins {
         arrivals: &[Arrival<'_>],
         trust: Trust,
         errors: &dyn Fn(&str, &str) -> Vec<String>,
-    ) -> Result<(Vec<Judged>, Option<Stamp>), StateError> {
+    ) -> Result<(Vec<Judged>, Stamp), StateError> {
         self.0.change_and_stamp(|file| Ok(arrivals.iter().map(|arrival| file.judge(arrival, trust, errors)).collect()))
     }
 }
 
 impl PinsFile {
+    /// Approves what was approved in a later copy and neither approved nor refused here. Returns how many.
+    fn put_back(&mut self, later: &Self) -> usize {
+        let mut count = 0;
+        for (source, approved) in &later.upstreams {
+            let first_seen = approved.first_seen;
+            let known = self.upstreams.entry(source.clone());
+            let known = known.or_insert_with(|| Approved { first_seen, tools: BTreeMap::new() });
+            for (tool, pin) in approved.tools.iter().flat_map(|(tool, pins)| pins.iter().map(move |pin| (tool, pin))) {
+                let id = format!("{source}/{tool}");
+                let waits = self.held.get(&id).filter(|held| held.way == pin.way && held.digest == pin.digest);
+                let is_newer = known.pin(tool, &pin.way).is_some_and(|here| here.approved > pin.approved);
+                let is_here = known.pin(tool, &pin.way).is_some_and(|here| here.digest == pin.digest);
+                if is_newer || is_here || waits.is_some_and(|held| held.denied) {
+                    continue;
+                }
+                if waits.is_some() {
+                    self.held.remove(&id);
+                }
+                known.put(tool, pin.clone());
+                count += 1;
+            }
+        }
+        count
+    }
+
     fn judge(
         &mut self,
         Arrival { server, rules, tools }: &Arrival<'_>,
@@ -294,6 +372,8 @@ impl PinsFile {
     ) -> Judged {
         let source = &server.name;
         let way = way(server);
+        // What seems new may be what was lost, and may have changed since.
+        let trust = if self.lost.is_some() { Trust::Approve } else { trust };
         let first_seen = now();
         let known = self.upstreams.entry(source.clone());
         let known = known.or_insert_with(|| Approved { first_seen, tools: BTreeMap::new() });
@@ -376,7 +456,7 @@ fn digest(value: &Value) -> String {
 }
 
 /// The digest of how a server is reached, without what may be secret.
-fn way(server: &Server) -> String {
+pub(crate) fn way(server: &Server) -> String {
     let way = match &server.way {
         Way::Stdio { command, arguments, folder, .. } => json!([command, arguments, folder]),
         Way::Http { url, .. } => json!([url]),

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys::{digest, hex, now, random};
 use crate::rounds::identity;
-use crate::shared_file::{SharedFile, Stamp, StateError};
+use crate::shared::{Keeps, Lost, Shared, Stamp, Stored};
+use crate::shared_file::{SharedFile, StateError};
+use crate::shared_store::{Purpose, Store};
 use crate::upstream::Owner;
 
 /// How long a call waits to be decided, and how long a decision holds, in seconds.
@@ -20,10 +22,10 @@ const MAX_WAITING: usize = 200;
 /// The digits of an id.
 const ID_DIGITS: usize = 8;
 
-/// The calls that wait for the operator, in a folder that gateways share.
+/// The calls that wait for the operator, in a folder or store that gateways share.
 #[derive(Debug, Clone)]
 pub struct CallQueue {
-    file: SharedFile<Calls>,
+    calls: Shared<Calls>,
     /// What no other gateway has: the sessions of several, or of one that was started again, have the same numbers.
     own: String,
 }
@@ -32,6 +34,17 @@ pub struct CallQueue {
 struct Calls {
     /// By id.
     calls: BTreeMap<String, QueuedCall>,
+}
+
+impl Keeps for Calls {
+    /// A decision of an older copy may be used up: it would let a call run twice. All are called anew.
+    fn was_lost(&mut self, _lost: &Lost) {
+        self.calls.clear();
+    }
+
+    fn lost(&self) -> Option<&Lost> {
+        None
+    }
 }
 
 /// A call that waits.
@@ -56,6 +69,7 @@ pub(crate) struct Asked {
     tool: String,
     shown: String,
     of: String,
+    is_of_all: bool,
 }
 
 /// What the operator said of a call.
@@ -92,16 +106,27 @@ impl CallQueue {
         let remedy = "remove it: calls that wait are then called anew";
         let file: SharedFile<Calls> = SharedFile::open(folder.into(), "calls.json", 1, remedy)?;
         let own = random().map_err(|error| file.error(format!("there are no random numbers: {error}")))?;
-        Ok(Self { file, own })
+        Ok(Self { calls: Shared::File(file), own })
+    }
+
+    /// Takes that of a store.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError`] when it does not answer, or what is there cannot be read.
+    pub fn of(store: &Store) -> Result<Self, StateError> {
+        let calls = Shared::Store(Stored::open(store, Purpose::Calls, "calls", 1)?);
+        let own = random().map_err(|error| calls.error(format!("there are no random numbers: {error}")))?;
+        Ok(Self { calls, own })
     }
 
     /// Returns the calls that wait, by id.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the file cannot be read.
+    /// [`StateError`] when it cannot be read.
     pub fn waiting(&self) -> Result<BTreeMap<String, QueuedCall>, StateError> {
-        let mut calls = self.file.read()?;
+        let mut calls = self.calls.read()?;
         calls.tidy();
         calls.calls.retain(|_, call| call.decision == Decision::Waits);
         Ok(calls.calls)
@@ -109,21 +134,21 @@ impl CallQueue {
 
     /// Returns the calls that are known, decided or not, by id.
     pub(crate) fn known(&self) -> Result<BTreeMap<String, QueuedCall>, StateError> {
-        Ok(self.file.read()?.calls)
+        Ok(self.calls.read()?.calls)
     }
 
     /// By what is told that somebody decided something.
-    pub(crate) fn stamp(&self) -> Option<Stamp> {
-        self.file.stamp()
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.calls.stamp()
     }
 
     /// Decides a call that waits: it may run once, within ten minutes, or not.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the file cannot be read or written, or the call does not wait.
+    /// [`StateError`] when it cannot be read or written, or the call does not wait.
     pub fn decide(&self, id: &str, may_run: bool) -> Result<QueuedCall, StateError> {
-        self.file.change(|calls| {
+        self.calls.change(|calls| {
             calls.tidy();
             let call = calls.calls.get_mut(id).filter(|call| call.decision == Decision::Waits);
             let call = call.ok_or_else(|| format!("no call {id:?} waits; `picktools approve` shows those that do"))?;
@@ -136,8 +161,11 @@ impl CallQueue {
     /// What was decided of a call, which is then used up; one that is not known waits from now on. Returns its id too;
     /// `None` where too many wait.
     pub(crate) fn ask(&self, asked: Asked) -> Result<Option<(String, Decision)>, StateError> {
-        let of = hex(&digest(&format!("{} {}", self.own, asked.of)));
-        self.file.change(|calls| {
+        // Whom all gateways of a store know by the same name may come again at another one.
+        let is_of_all = asked.is_of_all && matches!(self.calls, Shared::Store(_));
+        let own = if is_of_all { "" } else { &self.own };
+        let of = hex(&digest(&format!("{own} {}", asked.of)));
+        self.calls.change(|calls| {
             calls.tidy();
             let known = calls.calls.iter().find(|(_, call)| call.of == of);
             if let Some((id, decision)) = known.map(|(id, call)| (id.clone(), call.decision)) {
@@ -151,7 +179,8 @@ impl CallQueue {
             }
             let mut id = random().map_err(|error| error.to_string())?;
             id.truncate(ID_DIGITS);
-            let waits = QueuedCall { tool: asked.tool, shown: asked.shown, decision: Decision::Waits, at: now(), of };
+            let (tool, shown, of) = (asked.tool.clone(), asked.shown.clone(), of.clone());
+            let waits = QueuedCall { tool, shown, decision: Decision::Waits, at: now(), of };
             calls.calls.insert(id.clone(), waits);
             Ok(Some((id, Decision::Waits)))
         })
@@ -160,7 +189,12 @@ impl CallQueue {
 
 impl Asked {
     pub(crate) fn new(owner: &Owner, call: &ValidCall) -> Self {
-        Self { tool: call.tool().id.clone(), shown: told(call), of: hex(&identity(owner, call)) }
+        Self {
+            tool: call.tool().id.clone(),
+            shown: told(call),
+            of: hex(&identity(owner, call)),
+            is_of_all: owner.is_of_all(),
+        }
     }
 }
 

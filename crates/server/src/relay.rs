@@ -27,6 +27,8 @@ use crate::rounds::Again;
 use crate::settings::Share;
 use crate::upstream::{Client, Lease, Owner, Upstream};
 
+/// How long it may take to find out what the operator decided of a call.
+const DECIDES: Duration = Duration::from_secs(2);
 /// How long a client may take to read a notification before it is dropped.
 const TELL: Duration = Duration::from_secs(2);
 /// How long a person may take to answer.
@@ -290,9 +292,13 @@ pub(crate) async fn decide(
     const WHY: &str = "it may do damage, each call of it must be confirmed, and this client cannot ask a person";
     let Some(queue) = queue.cloned() else { return Err(refused(WHY)) };
     let asked = queue::Asked::new(owner, call);
-    let decided = tokio::task::spawn_blocking(move || queue.ask(asked)).await;
-    let decided =
-        decided.map_err(|error| error.to_string()).and_then(|decided| decided.map_err(|error| error.to_string()));
+    let decided = timeout(DECIDES, tokio::task::spawn_blocking(move || queue.ask(asked))).await;
+    let decided = match decided {
+        Ok(Ok(decided)) => decided.map_err(|error| error.to_string()),
+        Ok(Err(error)) => Err(error.to_string()),
+        // A decision may be used up by that, and the call has not run.
+        Err(_) => Err("what keeps calls that wait did not answer in time".to_owned()),
+    };
     if let Ok(Some((id, decision))) = &decided
         && let Some(decision) = decision.word()
     {

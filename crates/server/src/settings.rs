@@ -10,7 +10,7 @@ use std::time::Duration;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use jsonc_parser::ParseOptions;
 use picktools::{Access, Catalog, Tool};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::audit::AuditSettings;
@@ -153,7 +153,7 @@ impl Default for HttpSettings {
 }
 
 /// What a client is shown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Mode {

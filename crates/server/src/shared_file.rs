@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {message}", .path.display())]
 pub struct StateError {
-    /// The file or folder.
+    /// The file or folder, or what of a store.
     pub path: PathBuf,
     /// What is wrong, and what to do.
     pub message: String,
@@ -27,7 +27,7 @@ impl StateError {
 }
 
 /// By what is told that a file has changed: when it was written, its length, and which file it is, as each change makes another.
-pub(crate) type Stamp = (SystemTime, u64, u64);
+pub(crate) type FileStamp = (SystemTime, u64, u64);
 
 /// A file in a folder that only its owner can read. One that is not whole is an error, never an empty one.
 #[derive(Debug)]
@@ -61,13 +61,7 @@ impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T
         version: u32,
         remedy: &'static str,
     ) -> Result<Self, StateError> {
-        let failed = |error: io::Error| StateError::new(&folder, format!("cannot be made: {error}"));
-        fs::create_dir_all(&folder).map_err(failed)?;
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).map_err(failed)?;
-        }
+        folder_for_owner(&folder)?;
         let file = Self { folder, name, version, remedy, holds: PhantomData };
         file.read()?;
         Ok(file)
@@ -99,7 +93,7 @@ impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T
     }
 
     /// What is told of the file without reading it.
-    pub(crate) fn stamp(&self) -> Option<Stamp> {
+    pub(crate) fn stamp(&self) -> Option<FileStamp> {
         let metadata = fs::metadata(self.path()).ok()?;
         #[cfg(unix)]
         let number = std::os::unix::fs::MetadataExt::ino(&metadata);
@@ -108,16 +102,11 @@ impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T
         Some((metadata.modified().ok()?, metadata.len(), number))
     }
 
-    /// Changes the file, as one of several who do.
-    pub(crate) fn change<U>(&self, change: impl FnOnce(&mut T) -> Result<U, String>) -> Result<U, StateError> {
-        Ok(self.change_and_stamp(change)?.0)
-    }
-
-    /// Changes the file, and tells how to know when somebody else has changed it after that.
+    /// Changes the file, as one of several who do, and tells how to know when somebody else has changed it after that.
     pub(crate) fn change_and_stamp<U>(
         &self,
         change: impl FnOnce(&mut T) -> Result<U, String>,
-    ) -> Result<(U, Option<Stamp>), StateError> {
+    ) -> Result<(U, Option<FileStamp>), StateError> {
         let path = self.path();
         let lock = path.with_extension("lock");
         let failed = |error: io::Error| StateError::new(&lock, format!("cannot be locked: {error}"));
@@ -135,6 +124,18 @@ impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T
         // Before the lock is free again: what others write from now on has another one.
         Ok((changed, self.stamp()))
     }
+}
+
+/// Makes a folder that its owner alone can read.
+pub(crate) fn folder_for_owner(folder: &Path) -> Result<(), StateError> {
+    let failed = |error: io::Error| StateError::new(folder, format!("cannot be made: {error}"));
+    fs::create_dir_all(folder).map_err(failed)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// Writes a file that its owner alone can read.
@@ -160,7 +161,7 @@ mod tests {
         let (_, stamp) = one.change_and_stamp(put(1)).expect("it is changed");
         assert_eq!(stamp, one.stamp(), "nobody else has written");
         // As long, and within the same tick of the clock.
-        other.change(put(2)).expect("it is changed");
+        other.change_and_stamp(put(2)).expect("it is changed");
         assert_ne!(stamp, one.stamp());
     }
 }

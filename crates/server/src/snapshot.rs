@@ -18,7 +18,7 @@ use crate::lock::lock;
 use crate::pins::{Arrival, Pins};
 use crate::refusal::{Code, Refusal, is_hidden};
 use crate::settings::{DEFAULT_ROLE, Names, Role, Settings, Unsafe, UpstreamRules};
-use crate::shared_file::Stamp;
+use crate::shared::Stamp;
 use crate::{naming, tolerance};
 
 /// What an upstream sent last.
@@ -243,7 +243,7 @@ fn judged(settings: &Settings, sent: &[Sent], pins: &Pins, options: &CatalogOpti
         files.push(CatalogFile::of_server(&sent.server.name, &judged.definitions));
         held.extend(judged.held.iter().map(|name| format!("{}/{name}", sent.server.name)));
     }
-    Ok(Admitted { files, held, approvals })
+    Ok(Admitted { files, held, approvals: Some(approvals) })
 }
 
 /// What `check` finds wrong with definitions, by `source/tool`.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use picktools::excerpt::marked;
-use picktools::import::mcp::{Connection, Handshake, KeptTools, Limits, Listing, Server};
+use picktools::import::mcp::{Connection, Handshake, KeptTools, Limits, Listing, Server, Way};
 use rmcp::ServiceError;
 use rmcp::model::{ClientRequest, PingRequest};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
@@ -46,6 +46,27 @@ pub(crate) type Environment = dyn Fn(&str) -> Option<OsString> + Send + Sync;
 /// Whoever must share no state with others: a session, or a key where there are no sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Owner(pub(crate) Arc<str>);
+
+/// How the names of those begin whom all gateways of a store know by the same name.
+const OF_KEY: &str = "key ";
+const OF_SESSION: &str = "session of all ";
+
+impl Owner {
+    /// Whoever has a key, where there are no sessions.
+    pub(crate) fn of_key(name: &str) -> Self {
+        Self(format!("{OF_KEY}{name}").into())
+    }
+
+    /// A session that may go on at another gateway, by what stands for its id, which is secret.
+    pub(crate) fn of_shared_session(digest: &str) -> Self {
+        Self(format!("{OF_SESSION}{digest}").into())
+    }
+
+    /// Whether all gateways of a store know it by this name.
+    pub(crate) fn is_of_all(&self) -> bool {
+        self.0.starts_with(OF_KEY) || self.0.starts_with(OF_SESSION)
+    }
+}
 
 /// What is known of a client that matters to its connections.
 #[derive(Debug, Clone, Copy)]
@@ -107,6 +128,18 @@ struct Health {
     opened: u32,
     /// Why it cannot be reached.
     down: Option<String>,
+    /// Until when another gateway leaves it alone.
+    elsewhere: Option<Instant>,
+    /// Whether other gateways are to know that it is left alone here, or no longer is.
+    has_news: bool,
+}
+
+/// What other gateways are to know of an upstream.
+pub(crate) enum News {
+    /// It is left alone for this time.
+    LeftAlone(Duration),
+    /// It answers.
+    Answers,
 }
 
 /// A call's use of a connection.
@@ -301,9 +334,30 @@ impl Upstream {
         }
     }
 
+    /// What other gateways are to know, once. Programs are each gateway's own: what becomes of one says nothing of others.
+    pub(crate) fn take_news(&self) -> Option<News> {
+        let mut health = lock(&self.health);
+        if !std::mem::take(&mut health.has_news) || matches!(self.server.way, Way::Stdio { .. }) {
+            return None;
+        }
+        let left = health.open_until.map(|until| until.saturating_duration_since(Instant::now()));
+        Some(left.filter(|left| !left.is_zero()).map_or(News::Answers, News::LeftAlone))
+    }
+
+    /// Says that what was to be known could not be told.
+    pub(crate) fn keep_news(&self) {
+        lock(&self.health).has_news = true;
+    }
+
+    /// Leaves it alone for as long as another gateway does, but not for ever.
+    pub(crate) fn leave_alone(&self, time: Option<Duration>) {
+        lock(&self.health).elsewhere = time.map(|time| Instant::now() + time.min(OPEN.1));
+    }
+
     fn may_be_asked(&self) -> Result<(), Refusal> {
         let health = lock(&self.health);
-        let left = health.open_until.map(|until| until.saturating_duration_since(Instant::now()));
+        let until = health.open_until.max(health.elsewhere);
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let Some(left) = left.filter(|left| !left.is_zero()) else { return Ok(()) };
         let why = health.down.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
         let message =
@@ -325,6 +379,7 @@ impl Upstream {
         if was_open || health.failures.len() >= FAILURES.0 {
             let time = OPEN.0.saturating_mul(1 << health.opened.min(5)).min(OPEN.1);
             health.open_until = Some(now + time);
+            health.has_news = true;
             health.opened += 1;
             health.failures.clear();
         }
@@ -334,6 +389,7 @@ impl Upstream {
     pub(crate) fn answered(&self) {
         let mut health = lock(&self.health);
         if health.opened > 0 || !health.failures.is_empty() {
+            health.has_news |= health.opened > 0;
             (health.failures, health.open_until, health.opened) = (VecDeque::new(), None, 0);
         }
     }

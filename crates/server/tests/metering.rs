@@ -31,6 +31,7 @@ async fn calls_searches_lists_sessions_and_upstreams_are_counted() {
         kept: None,
         pins: None,
         queue: None,
+        store: None,
         meter: counters.clone(),
         share: Share::All,
     });

@@ -39,6 +39,9 @@ mod mcp_servers;
 mod gateway;
 #[cfg(feature = "server")]
 mod gateway_http;
+// A store that several gateways share.
+#[cfg(feature = "redis")]
+mod shared_store;
 // The HTTP interface.
 #[cfg(feature = "server")]
 mod http_api;

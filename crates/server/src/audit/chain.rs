@@ -14,9 +14,10 @@ use crate::shared_file::{StateError, write_for_owner};
 pub const VERSION: u32 = 1;
 /// What stands for the digest of the line before the first.
 pub(super) const NOTHING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
-/// The file of the head, the lock, and the folder of catalogs.
+/// The file of the head, the lock, what the gateway is called in a store, and the folder of catalogs.
 const HEAD: &str = "head.json";
 pub(super) const LOCK: &str = "lock";
+pub(super) const GATEWAY: &str = "gateway";
 pub(super) const CATALOGS: &str = "catalogs";
 
 /// A record that was on the disk, whole, when this was written.
@@ -160,7 +161,7 @@ impl Files {
             match first_of(&name) {
                 Some(number) => audit.push((number, entry.path())),
                 // What a write that was broken off leaves begins with a dot.
-                None if [HEAD, LOCK, CATALOGS].contains(&name.as_str()) || name.starts_with('.') => {}
+                None if [HEAD, LOCK, GATEWAY, CATALOGS].contains(&name.as_str()) || name.starts_with('.') => {}
                 None if name.starts_with("remnant-") => {}
                 None => foreign.push(name),
             }

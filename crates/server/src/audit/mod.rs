@@ -9,6 +9,7 @@ mod chain;
 mod reading;
 mod record;
 mod redaction;
+mod sending;
 mod writing;
 
 pub(crate) use self::chain::sha256;
@@ -16,4 +17,5 @@ pub use self::chain::{Head, VERSION};
 pub use self::reading::{Break, Read, Verified, catalog, records, size, verify};
 pub use self::record::{CallRecord, PolicyRecord, Record, RolePolicy, SelectionRecord};
 pub(crate) use self::redaction::{redact, redact_value};
+pub(crate) use self::sending::Sending;
 pub(crate) use self::writing::AuditWriter;

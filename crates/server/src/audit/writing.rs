@@ -2,15 +2,17 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use picktools::Catalog;
 use serde::Serialize;
 
 use super::chain::{CATALOGS, Chain, Files, Head, LOCK, NOTHING, VERSION, file_name, sha256};
 use crate::settings::AuditSettings;
-use crate::shared_file::{StateError, write_for_owner};
+use crate::shared_file::{StateError, folder_for_owner, write_for_owner};
 
 /// Where a person sees what is wrong, and how to go on.
 const REMEDY: &str =
@@ -38,6 +40,8 @@ pub(crate) struct AuditWriter {
     /// The catalogs that are there.
     catalogs: HashSet<String>,
     remnant: Option<Remnant>,
+    /// The number of the last record that a store has, where they go to one.
+    sent: Option<Arc<AtomicU64>>,
 }
 
 /// What a process left that ended while it wrote.
@@ -78,6 +82,7 @@ impl AuditWriter {
             is_lost: false,
             catalogs: HashSet::new(),
             remnant: None,
+            sent: None,
         };
         let head = Head::read(&folder)?;
         match (head, files.audit.is_empty()) {
@@ -157,6 +162,11 @@ impl AuditWriter {
         self.remnant.as_ref()
     }
 
+    /// Keeps what a store does not have yet, whatever the settings say of files.
+    pub(crate) fn keep_unsent(&mut self, sent: Arc<AtomicU64>) {
+        self.sent = Some(sent);
+    }
+
     /// The number of the next record.
     pub(crate) fn next(&self) -> u64 {
         self.number + 1
@@ -193,7 +203,11 @@ impl AuditWriter {
             keep => keep - 1,
         };
         let kept = files.iter().rev().filter(|(_, path)| *path != self.path).take(before).last();
-        Ok(kept.map_or(self.number + 1, |(first, _)| *first))
+        let kept = kept.map_or(self.number + 1, |(first, _)| *first);
+        let Some(sent) = &self.sent else { return Ok(kept) };
+        let next = sent.load(Ordering::Relaxed) + 1;
+        let unsent = files.iter().rfind(|(first, _)| *first <= next).or(files.first());
+        Ok(unsent.map_or(kept, |(first, _)| kept.min(*first)))
     }
 
     /// Removes the files before that of a record.
@@ -301,13 +315,7 @@ impl AuditWriter {
 
 /// Makes a folder that its owner alone can read, and locks it.
 fn prepare(folder: &Path) -> Result<File, StateError> {
-    let failed = |error: io::Error| StateError::new(folder, format!("cannot be made: {error}"));
-    fs::create_dir_all(folder).map_err(failed)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(failed)?;
-    }
+    folder_for_owner(folder)?;
     let path = folder.join(LOCK);
     let refused = |message: String| StateError::new(&path, message);
     let file = File::options().create(true).append(true).open(&path);

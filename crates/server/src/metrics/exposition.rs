@@ -65,7 +65,7 @@ impl Exposition {
             Event::Search { time, .. } => self.searches.observe(time.as_secs_f64()),
             Event::Pick { time, .. } => self.picks.observe(time.as_secs_f64()),
             Event::Model { time, .. } => self.models.observe(time.as_secs_f64()),
-            Event::List { .. } | Event::Upstream { .. } | Event::Session { .. } => {}
+            Event::List { .. } | Event::Upstream { .. } | Event::Store { .. } | Event::Session { .. } => {}
         }
     }
 
@@ -114,6 +114,11 @@ impl Collector for Counted {
         let narrowed = counts.models - counts.unchanged.values().sum::<u64>().min(counts.models);
         let models = std::iter::once(([("outcome", "narrowed")], narrowed)).chain(unchanged);
         told.counters("model_requests", "Requests to models", models)?;
+        let wrong = counts.store.iter();
+        let wrong = wrong.map(|(purpose, fault)| ([("purpose", purpose.as_str()), ("fault", fault.as_str())], 1));
+        told.gauges("store_fault", "What is wrong with the store that gateways share", wrong)?;
+        let faults = counts.store_faults.iter().map(|(fault, &count)| ([("fault", fault.as_str())], count));
+        told.counters("store_faults", "How often something began to be wrong with that store", faults)?;
         for (name, help, count) in [
             ("saved_tokens", "Tokens of definitions that models were not shown", counts.saved_tokens),
             ("lists", "Lists of tools that clients were shown", counts.lists),

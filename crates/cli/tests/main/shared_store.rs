@@ -1,0 +1,119 @@
+//! A store that gateways share, as its operator sees it. What becomes of it when the store fails is tested where the gateway is.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::cli::{picktools, stderr, stdout};
+use crate::gateway::{Place, upstream};
+use crate::gateway_http::Serving;
+use crate::support::root;
+
+/// A store that ends with the test.
+struct Store {
+    child: Child,
+    port: u16,
+    _folder: tempfile::TempDir,
+}
+
+impl Store {
+    fn start() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
+        let folder = tempfile::tempdir().expect("a folder");
+        let program =
+            std::env::var_os("PICKTOOLS_TEST_STORE").unwrap_or_else(|| root("target/store/valkey-server").into());
+        let child = Command::new(program)
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--requirepass", "s3cret-word"])
+            .arg("--dir")
+            .arg(folder.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it starts; see scripts/fetch-store.sh");
+        let until = Instant::now() + Duration::from_secs(20);
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < until, "it does not start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Self { child, port, _folder: folder }
+    }
+
+    fn url(&self) -> String {
+        format!("redis://:s3cret-word@127.0.0.1:{}/0", self.port)
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn approve(store: &Store, arguments: &[&str]) -> Output {
+    let store = store.url();
+    picktools(&[&["approve", "--store", &store, "--tenant", "acme"], arguments].concat()).output().expect("it runs")
+}
+
+#[test]
+fn an_operator_approves_for_all_gateways_of_a_tenant() {
+    let store = Store::start();
+    let start = || {
+        let place = Place::with(&json!({"up": upstream()}));
+        place.write("settings.json", &json!({"trust": "approve"}));
+        Serving::start(place, &["--store", &store.url(), "--tenant", "acme"])
+    };
+    let (one, other) = (start(), start());
+    let until = Instant::now() + Duration::from_secs(20);
+    let waiting = loop {
+        let shown: Value = serde_json::from_str(&stdout(&approve(&store, &["--json"]))).expect("JSON");
+        if shown["definitions"].as_array().is_some_and(|waiting| !waiting.is_empty()) {
+            break shown["definitions"].clone();
+        }
+        assert!(Instant::now() < until, "nothing waits");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert!(waiting.as_array().expect("a list").iter().any(|waiting| waiting["name"] == "up/echo"), "{waiting}");
+    let done = approve(&store, &["--all-of", "up", "--yes"]);
+    assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
+    assert_eq!(approve(&store, &[]).status.code(), Some(0), "nothing waits");
+    let lost = approve(&store, &["--lost", "restore"]);
+    assert!(stderr(&lost).contains("nothing was lost"), "{}", stderr(&lost));
+    assert!(
+        one.place.path("state/gateway").read_dir().is_ok_and(|mut files| files.next().is_some()),
+        "it is remembered"
+    );
+    for serving in [&one, &other] {
+        assert_eq!(serving.raw("GET", "/health", &[], "").body, "ok\n");
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_used_is_told_without_its_password() {
+    let mut store = Store::start();
+    let run = |arguments: &[&str]| {
+        let mut program = picktools(&["approve"]);
+        let output = program.args(arguments).env("PICKTOOLS_STORE", store.url()).output().expect("it runs");
+        (output.status.code(), format!("{}{}", stdout(&output), stderr(&output)))
+    };
+    assert_eq!(run(&[]).0, Some(0), "by the variable");
+    let (code, told) = run(&["--tenant", "A b"]);
+    assert!(code == Some(2) && told.contains("--tenant"), "{told}");
+    let (code, help) = run(&["--help"]);
+    assert!(code == Some(0) && help.contains("PICKTOOLS_STORE") && !help.contains("s3cret-word"), "{help}");
+    for url in ["http://:s3cret-word@x", "redis://:s3cret-word@127.0.0.1:1/0"] {
+        let (code, told) = run(&["--store", url]);
+        assert!(code == Some(2) && !told.contains("s3cret-word"), "{told}");
+    }
+    let port = store.port;
+    drop(store.child.kill());
+    drop(store.child.wait());
+    let place = Place::with(&json!({"up": upstream()}));
+    let mut program = crate::gateway::gateway_program();
+    program.arg("serve").args(place.arguments()).args(["--store", &store.url()]).stdin(Stdio::null());
+    let output = program.output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2), "there is no gateway without its store");
+    let told = stderr(&output);
+    assert!(told.contains(&format!("127.0.0.1:{port}")) && !told.contains("s3cret-word"), "{told}");
+}

@@ -1,0 +1,177 @@
+//! A store of the test's own, and a line to it that can be slow, cut or closed.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use redis::Value;
+use tempfile::TempDir;
+
+/// A server that ends with the test.
+pub(crate) struct StoreServer {
+    child: Child,
+    port: u16,
+    folder: TempDir,
+    more: Vec<String>,
+}
+
+/// A port that nobody has. Of those that connections are given by themselves it is none: while the server is down, a connection to it
+/// could be given its port.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let place = std::process::id().wrapping_mul(37).wrapping_add(u32::from(NEXT.fetch_add(1, Ordering::Relaxed)));
+        let port = 20_000 + u16::try_from(place % 10_000).expect("it is small");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+fn program() -> PathBuf {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/store/valkey-server");
+    let program = std::env::var_os("PICKTOOLS_TEST_STORE").map_or(target, PathBuf::from);
+    assert!(program.is_file(), "{} is not there: run scripts/fetch-store.sh", program.display());
+    program
+}
+
+fn start(port: u16, folder: &Path, more: &[String]) -> Child {
+    Command::new(program())
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+        .arg("--dir")
+        .arg(folder)
+        .args(["--logfile", "log"])
+        .args(more)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it starts")
+}
+
+impl StoreServer {
+    pub(crate) fn start(more: &[&str]) -> Self {
+        let (port, folder) = (free_port(), tempfile::tempdir().expect("a folder"));
+        let more: Vec<String> = more.iter().map(|argument| (*argument).to_owned()).collect();
+        let server = Self { child: start(port, folder.path(), &more), port, folder, more };
+        server.wait();
+        server
+    }
+
+    fn wait(&self) {
+        let until = Instant::now() + Duration::from_secs(20);
+        while self.try_ask(&["PING"]).is_err() {
+            assert!(Instant::now() < until, "it does not start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://{}/0", self.address())
+    }
+
+    fn try_ask(&self, command: &[&str]) -> redis::RedisResult<Value> {
+        let client = redis::Client::open(self.url())?;
+        let mut connection = client.get_connection()?;
+        redis::cmd(command[0]).arg(&command[1..]).query(&mut connection)
+    }
+
+    pub(crate) fn ask(&self, command: &[&str]) -> Value {
+        let log = || std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        self.try_ask(command).unwrap_or_else(|error| panic!("{command:?}: {error}; {}", log()))
+    }
+
+    /// The names of all keys.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        redis::from_redis_value(self.ask(&["KEYS", "*"])).expect("keys")
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().and_then(|()| self.child.wait()).map(drop).expect("it can be ended");
+    }
+
+    /// Starts it again with what its folder holds.
+    pub(crate) fn restart(&mut self) {
+        self.child = start(self.port, self.folder.path(), &self.more);
+        self.wait();
+    }
+
+    /// Writes what there is into the folder, from where a later start takes it.
+    pub(crate) fn save(&self) {
+        self.ask(&["SAVE"]);
+    }
+}
+
+impl Drop for StoreServer {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// What a line does.
+#[derive(Clone, Copy)]
+pub(crate) enum Line {
+    /// What comes goes on.
+    Good = 0,
+    /// Each answer takes two seconds.
+    Slow = 1,
+    /// Nothing comes through, and nobody is told.
+    Cut = 2,
+}
+
+/// A line to a store.
+pub(crate) struct Relay {
+    pub(crate) address: SocketAddr,
+    line: Arc<AtomicU8>,
+}
+
+impl Relay {
+    pub(crate) fn to(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let line = Arc::new(AtomicU8::new(Line::Good as u8));
+        let state = Arc::clone(&line);
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let Ok(server) = TcpStream::connect(server) else { continue };
+                for (from, to, is_answer) in [(&client, &server, false), (&server, &client, true)] {
+                    let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else { continue };
+                    let state = Arc::clone(&state);
+                    std::thread::spawn(move || pass(from, to, is_answer, &state));
+                }
+            }
+        });
+        Self { address, line }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://{}/0", self.address)
+    }
+
+    pub(crate) fn is(&self, line: Line) {
+        self.line.store(line as u8, Ordering::Relaxed);
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, is_answer: bool, state: &AtomicU8) {
+    let mut bytes = [0; 65_536];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        match state.load(Ordering::Relaxed) {
+            1 if is_answer => std::thread::sleep(Duration::from_secs(2)),
+            2 => continue,
+            _ => {}
+        }
+        if to.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
+    drop(to.shutdown(Shutdown::Both));
+}
