@@ -65,12 +65,18 @@ impl Eligibility {
                 let by_policy: Vec<Vec<IneligibleReason>> =
                     whole.policies.iter().map(|tool| access.verdict(tool)).collect();
                 let mut ineligible = 0;
-                for WholeGroup { policy, source, size } in &whole.groups {
-                    let source = source.map(|source| whole.sources.names()[source as usize].as_str());
-                    let of_source = if sources.admits_all() { None } else { sources.reason(source) };
-                    let reasons: Vec<_> = by_policy[*policy as usize].iter().cloned().chain(of_source).collect();
-                    count(&reasons, *size);
-                    ineligible += if reasons.is_empty() { 0 } else { *size };
+                let of_policies = whole.of_policies.iter().zip(&by_policy);
+                of_policies.clone().for_each(|(size, reasons)| count(reasons, *size));
+                if sources.admits_all() {
+                    ineligible = of_policies.filter(|(_, reasons)| !reasons.is_empty()).map(|(size, _)| size).sum();
+                } else {
+                    for WholeGroup { policy, source, size } in &whole.groups {
+                        let source = source.map(|source| whole.sources.names()[source as usize].as_str());
+                        let of_source = sources.reason(source);
+                        count(of_source.as_slice(), *size);
+                        let is_refused = of_source.is_some() || !by_policy[*policy as usize].is_empty();
+                        ineligible += if is_refused { *size } else { 0 };
+                    }
                 }
                 of_whole = Some(ineligible);
             }
@@ -84,7 +90,7 @@ impl Eligibility {
             }
         }
         let total = admitted.iter().filter(|admitted| !**admitted).count();
-        let all: usize = catalog.whole().map_or(0, |whole| whole.groups.iter().map(|group| group.size).sum());
+        let all: usize = catalog.whole().map_or(0, |whole| whole.of_policies.iter().sum());
         let elsewhere = all.saturating_sub(of_whole.unwrap_or_default()).saturating_sub(admitted.len() - total);
         let elsewhere = of_whole.map_or(0, |_| elsewhere);
         let group = Arc::clone(&grouping.of);

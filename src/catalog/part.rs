@@ -24,6 +24,8 @@ pub(crate) struct Whole {
     pub(crate) policies: Vec<Tool>,
     pub(crate) sources: Arc<Known>,
     pub(crate) groups: Vec<WholeGroup>,
+    /// How many tools each policy has.
+    pub(crate) of_policies: Vec<usize>,
     /// The untrusted sources, which unknown values are told of.
     pub(crate) options: CatalogOptions,
 }
@@ -56,6 +58,15 @@ pub(crate) struct PartTool {
     pub(crate) has_bare_name: bool,
 }
 
+impl WholeGroup {
+    /// Adds up how many tools each of so many policies has.
+    pub(crate) fn sizes(groups: &[Self], policies: usize) -> Vec<usize> {
+        let mut sizes = vec![0; policies];
+        groups.iter().for_each(|group| sizes[group.policy as usize] += group.size);
+        sizes
+    }
+}
+
 impl Whole {
     /// Says of a catalog what decisions on its parts rest on.
     pub(crate) fn of(catalog: &Catalog) -> Self {
@@ -66,11 +77,14 @@ impl Whole {
             source: catalog.source_number(group.tool).map(number),
             size: group.size,
         };
+        let policies: Vec<Tool> = grouping.policies.iter().map(|&tool| policy_of(catalog.tool(tool))).collect();
+        let groups: Vec<WholeGroup> = grouping.groups.iter().map(group).collect();
         Self {
             digest: catalog.digest().to_owned(),
-            policies: grouping.policies.iter().map(|&tool| policy_of(catalog.tool(tool))).collect(),
+            of_policies: WholeGroup::sizes(&groups, policies.len()),
+            policies,
             sources: Arc::clone(catalog.sources().known()),
-            groups: grouping.groups.iter().map(group).collect(),
+            groups,
             options: CatalogOptions {
                 untrusted_sources: catalog.options.untrusted_sources.clone(),
                 ..CatalogOptions::default()

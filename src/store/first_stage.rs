@@ -105,25 +105,28 @@ impl Filter {
     /// Says of a snapshot which tools a caller may see.
     pub(super) fn new(access: &Access, whole: &Whole) -> Self {
         let decided = access.decide_whole(whole);
-        let all = decided.admits_all_sources;
-        let names = whole.sources.names().iter().map(|name| Some(name.as_str()));
-        // Tools without a source stand last.
-        let named: Vec<(Option<&str>, bool)> =
-            names.chain([None]).map(|name| (name, all || decided.admits_source(name))).collect();
-        let (mut admitted, mut tools) = (0, 0);
-        for &WholeGroup { policy, source, size } in &whole.groups {
-            let source = source.map_or(named.len() - 1, |source| source as usize);
-            tools += size;
-            admitted += if named[source].1 && decided.policies[policy as usize] { size } else { 0 };
+        let (mut admitted, mut sources) = (0, Tags::Any);
+        if decided.admits_all_sources {
+            let of_policies = whole.of_policies.iter().zip(&decided.policies);
+            admitted = of_policies.filter(|(_, passes)| **passes).map(|(size, _)| size).sum();
+        } else {
+            let names = whole.sources.names().iter().map(|name| Some(name.as_str()));
+            // Tools without a source stand last.
+            let named: Vec<(Option<&str>, bool)> =
+                names.chain([None]).map(|name| (name, decided.admits_source(name))).collect();
+            for &WholeGroup { policy, source, size } in &whole.groups {
+                let source = source.map_or(named.len() - 1, |source| source as usize);
+                admitted += if named[source].1 && decided.policies[policy as usize] { size } else { 0 };
+            }
+            sources = Tags::new(named.iter().map(|&(name, passes)| (source_tag(name), passes)));
         }
         let policies = whole.policies.iter().map(policy_tag).zip(decided.policies.iter().copied());
-        let (policies, sources) =
-            (Tags::new(policies), Tags::new(named.iter().map(|&(name, passes)| (source_tag(name), passes))));
+        let policies = Tags::new(policies);
         let by_name = access.exclude.iter().chain(&access.quarantine);
         let used_up = access.quotas.iter().filter(|(_, left)| **left == 0).map(|(name, _)| name);
         Self {
             admitted,
-            tools,
+            tools: whole.of_policies.iter().sum(),
             policies,
             sources,
             but_named: by_name.chain(used_up).map(|name| name_tag(name)).collect(),

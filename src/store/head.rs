@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::{CatalogOptions, KnownSources, Tool, Whole, WholeGroup, policy};
+use crate::catalog::{CatalogOptions, Conflicts, KnownSources, Tool, Whole, WholeGroup, policy};
 use crate::embed::Embedder;
 use crate::index::Counts;
 use crate::saved::fnv1a;
@@ -75,8 +75,11 @@ impl Head {
             digest: self.current.catalog.clone(),
             policies: self.policies.clone(),
             sources: Arc::new(KnownSources::new(self.sources.clone())),
+            of_policies: WholeGroup::sizes(&self.groups, self.policies.len()),
             groups: self.groups.clone(),
+            // What is added to it is another's, and takes nothing away.
             options: CatalogOptions {
+                conflicts: Conflicts::Warn,
                 untrusted_sources: self.untrusted_sources.clone(),
                 ..CatalogOptions::default()
             },

@@ -5,9 +5,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use picktools::Catalog;
+#[cfg(feature = "redis")]
+use picktools::store::{SharedEngine, SharedOptions, StoreError};
 use picktools::import::mcp::Configuration;
 use picktools_server::settings::{AuditSettings, Mode, ProviderSettings, ProxySettings, Role, Share, Unsafe};
 use picktools_server::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings, Store};
@@ -18,8 +20,13 @@ use crate::servers::ServerArgs;
 use crate::store_args::StoreArgs;
 use crate::{args, heading, output};
 
-/// How often is looked whether a file has become another.
-const LOOK: Duration = Duration::from_secs(1);
+/// The most tools of a store's catalog that a gateway serves.
+#[cfg(feature = "redis")]
+const MOST_SHARED: usize = 100_000;
+/// How often is looked whether another catalog was published.
+const LOOK: Duration = Duration::from_millis(200);
+/// Every how many looks it is looked whether a file has become another.
+const LOOKS_AT_FILES: usize = 5;
 
 #[derive(Args)]
 pub(super) struct McpCommand {
@@ -47,6 +54,10 @@ pub(super) struct GatewayArgs {
     state_dir: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
+    /// The catalog in the store, once there is one.
+    #[cfg(feature = "redis")]
+    #[arg(skip)]
+    engine: std::cell::RefCell<Option<SharedEngine>>,
     /// Record what is decided in this folder, which no other gateway writes (docs/audit.md); nothing is picked or run while
     /// that cannot be done.
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
@@ -163,8 +174,8 @@ impl GatewayArgs {
     /// What a gateway before these servers is made of.
     pub(super) fn options(&self, servers: &ServerArgs, share: Share) -> anyhow::Result<GatewayOptions> {
         let settings = self.settings()?;
-        let configuration = configuration(servers, &settings, self.catalog.is_some())?;
-        let catalog = self.catalog.as_ref().map(CatalogFiles::open).transpose()?;
+        let catalog = self.own_tools()?;
+        let configuration = configuration(servers, &settings, catalog.is_some())?;
         let state = state_folder(self.state_dir.as_deref())?;
         let store = self.store.open()?.map(|store| store.remembers(&state));
         let (pins, queue) = approvals(store.as_ref(), &state)?;
@@ -192,23 +203,72 @@ impl GatewayArgs {
             let catalog: Vec<_> = catalog.map(|path| (stamp(&path), path)).collect();
             (files.iter().map(|path| std::fs::read(path).ok()).collect::<Vec<_>>(), catalog)
         };
-        let mut last = read();
-        loop {
+        let (mut last, mut last_published) = (read(), self.published());
+        for look in 1_usize.. {
             tokio::time::sleep(LOOK).await;
-            let now = read();
-            if now == last {
+            let published = self.published();
+            let now = if look.is_multiple_of(LOOKS_AT_FILES) { read() } else { last.clone() };
+            if now == last && published == last_published {
                 continue;
             }
             let taken = self.settings().and_then(|settings| {
-                let configuration = configuration(servers, &settings, self.catalog.is_some())?;
-                let catalog = self.catalog.as_ref().map(CatalogFiles::open).transpose()?;
+                let catalog = self.own_tools()?;
+                let configuration = configuration(servers, &settings, catalog.is_some())?;
                 Ok(gateway.reload(configuration.servers, settings, catalog)?)
             });
             match taken {
                 Ok(()) => output::note("the configuration was read again"),
                 Err(error) => output::warn(format!("the configuration stays as it was: {error:#}")),
             }
-            last = now;
+            (last, last_published) = (now, published);
+        }
+    }
+
+    /// The tools that no server has: those of files, or else those that were published in the store.
+    fn own_tools(&self) -> anyhow::Result<Option<Catalog>> {
+        if let Some(files) = &self.catalog {
+            return files.open().map(Some);
+        }
+        #[cfg(feature = "redis")]
+        if let Some(engine) = self.shared()? {
+            let status = engine.state().snapshot;
+            let Some(whole) = engine.whole() else {
+                bail!(
+                    "the store's catalog has {} tools, and a gateway serves at most {MOST_SHARED}; publish fewer, or ask the store with `pick`",
+                    status.tools
+                );
+            };
+            return Ok(Some(whole.catalog().clone()));
+        }
+        Ok(None)
+    }
+
+    /// Which snapshot of the store the gateway's own tools are of.
+    #[cfg(feature = "redis")]
+    fn published(&self) -> Option<u64> {
+        if self.catalog.is_some() {
+            return None;
+        }
+        // What is wrong with the store is told where it is asked for more.
+        self.shared().ok().flatten().map(|engine| engine.state().snapshot.version)
+    }
+
+    #[cfg(not(feature = "redis"))]
+    fn published(&self) -> Option<u64> {
+        None
+    }
+
+    /// The catalog in the store; `None` where there is no store or nothing was published there.
+    #[cfg(feature = "redis")]
+    fn shared(&self) -> anyhow::Result<Option<SharedEngine>> {
+        if let Some(engine) = &*self.engine.borrow() {
+            return Ok(Some(engine.clone()));
+        }
+        let Some(store) = self.store.catalog_store()? else { return Ok(None) };
+        match SharedEngine::open(store, SharedOptions { keep: MOST_SHARED, ..SharedOptions::default() }) {
+            Ok(engine) => Ok(self.engine.borrow_mut().insert(engine).clone().into()),
+            Err(StoreError::Empty { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 }
