@@ -37,7 +37,7 @@ impl Rows {
     }
 
     /// Takes vectors of finite values, one a row.
-    pub(super) fn of(vectors: ArrayView2<'_, f32>) -> Self {
+    pub(crate) fn of(vectors: ArrayView2<'_, f32>) -> Self {
         let mut rows = Self::zeros(vectors.nrows(), vectors.ncols());
         for (row, vector) in vectors.rows().into_iter().enumerate() {
             rows.set(row, &vector.to_vec());
@@ -116,13 +116,8 @@ impl Rows {
         values.iter().map(|&value| f32::from(value) * self.scales[row]).collect()
     }
 
-    /// Returns the cosine similarity of every row to each row of `request`, unit vectors: by the latter, then by the former.
-    pub(crate) fn cosines(&self, request: ArrayView2<'_, f32>) -> Vec<Vec<f32>> {
-        self.products(&Self::of(request))
-    }
-
     /// Returns the product of every row with each row of `request`: by the latter, then by the former.
-    pub(super) fn products(&self, request: &Self) -> Vec<Vec<f32>> {
+    pub(crate) fn products(&self, request: &Self) -> Vec<Vec<f32>> {
         let mut products = vec![vec![0.0; self.len()]; request.len()];
         self.products_into(request, &mut products, 0);
         products

@@ -21,9 +21,9 @@ use crate::text::TermKind;
 /// The most parts of a request that are asked for by themselves.
 const MAX_PARTS: usize = 4;
 /// How many candidates the whole request has, by words and by each model.
-const OF_WHOLE: usize = 128;
+const OF_WHOLE: usize = 64;
 /// How many each of its parts has.
-const OF_PART: usize = 32;
+const OF_PART: usize = 24;
 /// The most names that a request is read for.
 const MAX_MENTIONS: usize = 32;
 

@@ -11,11 +11,11 @@ use crate::store::first_stage::{Filter, Nearest, Tags};
 
 /// How many postings are read at most for each tool that is wanted: words that more tools hold than are left are not asked for, as they
 /// tell least. `docs/results.md` has what fewer and more give.
-const POSTINGS_A_TOOL: usize = 16;
+const POSTINGS_A_TOOL: usize = 24;
 /// Up to so many tools that may be seen are all held against a vector; among more, those near it are looked through.
 const FEW: usize = 20_000;
 /// The fewest neighbours that a search for a vector looks at on its way.
-const LEAST_EFFORT: usize = 96;
+const LEAST_EFFORT: usize = 80;
 /// How many tools come for one name.
 const OF_NAME: usize = 16;
 
