@@ -38,16 +38,16 @@ pub(crate) use aliases::{is_reserved, known_for, reserved};
 pub use changes::{ChangeError, Changes};
 pub use definition::{Alias, Annotations, NoSchemaMode, Safety, ThreatLevel, Tool};
 pub(crate) use definition::{Effects, READ_ONLY, is_read_only};
+use definitions::Definitions;
 pub(crate) use definitions::Digest;
 pub(crate) use definitions::serialise;
-use definitions::Definitions;
 pub use error::{CatalogError, CatalogFault, FaultKind, Position};
 pub use files::CatalogFile;
 pub(crate) use grouping::{Group, Grouping, policy};
 pub use options::{CatalogOptions, Conflicts};
 pub(crate) use options::{Entries, Examined};
-pub(crate) use part::{PartTool, Whole, WholeGroup};
 use part::Part;
+pub(crate) use part::{PartTool, Whole, WholeGroup};
 pub(crate) use sources::{Known as KnownSources, Sources};
 pub use unknown::UnknownValue;
 

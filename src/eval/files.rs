@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use super::EvalError;
-use crate::excerpt::cut;
 use crate::disk::{self, DiskError};
+use crate::excerpt::cut;
 
 /// The most characters of a file's own text that an error quotes.
 const EXCERPT_CHARS: usize = 80;

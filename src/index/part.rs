@@ -71,16 +71,14 @@ impl PartOf {
     /// # Errors
     ///
     /// [`DamagedRow`] when what is counted is none of these models', or no number.
-    pub(crate) fn new(
-        whole: Whole,
-        counts: Counts,
-        embedders: Vec<Arc<dyn Embedder>>,
-    ) -> Result<Self, DamagedRow> {
+    pub(crate) fn new(whole: Whole, counts: Counts, embedders: Vec<Arc<dyn Embedder>>) -> Result<Self, DamagedRow> {
         let sample = counts.sample.iter().zip(&embedders);
         let sample = sample.map(|(text, embedder)| row::of_text(text, embedder.dimensions()));
         let sample = sample.collect::<Result<Vec<Rows>, _>>()?;
         let counted = match counts.sources {
-            Some((_, average)) if !(average.is_finite() && average >= 0.0) => return Err(row::damaged("its sources have no length")),
+            Some((_, average)) if !(average.is_finite() && average >= 0.0) => {
+                return Err(row::damaged("its sources have no length"));
+            }
             Some(_) if sample.len() != embedders.len() => return Err(row::damaged("a model has no sample")),
             Some((sources, average)) => Some(Arc::new(Counted { sources, average, sample })),
             None => None,

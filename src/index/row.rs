@@ -127,8 +127,12 @@ impl Row {
 
     /// Returns the terms that the tool holds, each with how often it is counted, in halves, and whether it stands in a name.
     pub(crate) fn terms(&self) -> impl Iterator<Item = (u64, u16, bool)> {
-        let of_name = Fields::one(Field::Name).bits() | Fields::one(Field::Title).bits() | Fields::one(Field::Aliases).bits();
-        self.segment.postings.held().map(move |(term, frequency, fields)| (term.0, frequency, fields.bits() & of_name != 0))
+        let of_name =
+            Fields::one(Field::Name).bits() | Fields::one(Field::Title).bits() | Fields::one(Field::Aliases).bits();
+        self.segment
+            .postings
+            .held()
+            .map(move |(term, frequency, fields)| (term.0, frequency, fields.bits() & of_name != 0))
     }
 
     /// Returns the unit vector of the tool by each model, as near as it is kept.
@@ -339,5 +343,97 @@ impl<'a> Bytes<'a> {
 
     fn end(&self) -> Result<(), DamagedRow> {
         self.0.is_empty().then_some(()).ok_or_else(|| damaged("something stands behind its end"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::catalog::Catalog;
+    use crate::embed::{Embedder, StaticEmbedder};
+    use crate::index::IndexConfig;
+
+    fn index() -> Index {
+        let mut tools: Vec<Tool> = (0..4)
+            .map(|number| {
+                let parameters = json!({"type": "object", "properties": {"path": {"type": "string"}}});
+                let description = format!("Reads file number {number} of the archive, whole");
+                let mut tool = Tool::with_parameters(format!("read_{number}"), description, parameters);
+                tool.source = Some(if number < 2 { "files" } else { "archive" }.to_owned());
+                tool.id = tool.qualified_name();
+                tool
+            })
+            .collect();
+        tools[3].description = "读取文件 🚀".to_owned();
+        let embedders: Vec<Arc<dyn Embedder>> = vec![StaticEmbedder::shared().expect("it is inside")];
+        let config = IndexConfig { embedders, ..IndexConfig::default() };
+        Index::build(Catalog::from_tools(tools).expect("valid"), config).expect("it is indexed")
+    }
+
+    fn models(index: &Index) -> Vec<(String, usize)> {
+        let of = |embedder: &Arc<dyn Embedder>| (embedder.identity().to_owned(), embedder.dimensions());
+        index.vectors.iter().map(|vectors| of(vectors.embedder())).collect()
+    }
+
+    #[test]
+    fn a_row_is_read_as_it_was_written_and_under_no_other_key() {
+        let index = index();
+        let models = models(&index);
+        let names: Vec<String> = models.iter().map(|(name, _)| name.clone()).collect();
+        for (id, (key, standing)) in index.catalog.ids().zip(index.standings(&names)) {
+            let row = Row::of(&index, id, standing.clone());
+            let bytes = row.to_bytes();
+            let read = Row::of_bytes(&bytes, key, &models).expect("it is whole");
+            assert_eq!((&read.tool, read.place, read.source), (&row.tool, row.place, row.source));
+            assert!(read.terms().eq(row.terms()) && read.vectors().eq(row.vectors()));
+            assert_eq!(read.segment.likenesses, row.segment.likenesses);
+            assert_eq!(read.to_bytes(), bytes);
+            assert!(Row::of_bytes(&bytes, RowKey([7; 16]), &models).is_err(), "another's key");
+            assert!(Row::of_bytes(&bytes, key, &[]).is_err(), "other models");
+            let other = Standing { has_bare_name: !standing.has_bare_name, ..standing };
+            assert_ne!(other.key(&row.digest, &names), key, "who owns the name is part of the key");
+        }
+        let sources = index.source_rows(|_| true);
+        assert_eq!(sources.len(), 2);
+        for (_, row) in sources {
+            let read = SourceRow::of_bytes(&row.to_bytes(), &models).expect("it is whole");
+            assert!(read.held().eq(row.held()) && read.tools() == row.tools());
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn bytes_that_are_not_whole_are_an_error_and_never_a_panic(
+            place in any::<prop::sample::Index>(), bits in 1..=255_u8, cut in any::<prop::sample::Index>(), resealed in any::<bool>(),
+            anything in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            static ROW: std::sync::LazyLock<(Vec<u8>, RowKey, Vec<(String, usize)>)> = std::sync::LazyLock::new(|| {
+                let index = index();
+                let models = models(&index);
+                let names: Vec<String> = models.iter().map(|(name, _)| name.clone()).collect();
+                let (key, standing) = index.standings(&names).swap_remove(0);
+                (Row::of(&index, ToolId(0), standing).to_bytes(), key, models)
+            });
+            let (bytes, key, models) = &*ROW;
+            let inner = bytes.len() - 8;
+            let mut changed = bytes.clone();
+            changed[place.index(inner)] ^= bits;
+            if resealed {
+                // Whoever can write can also seal: what is then read is an error, or the same definition under its key.
+                changed = sealed(changed[..inner].to_vec());
+                if let Ok(row) = Row::of_bytes(&changed, *key, models) {
+                    prop_assert_eq!(row.tool.id.as_str(), "files/read_0");
+                }
+            } else {
+                prop_assert!(Row::of_bytes(&changed, *key, models).is_err());
+            }
+            prop_assert!(Row::of_bytes(&bytes[..cut.index(bytes.len())], *key, models).is_err());
+            prop_assert!(Row::of_bytes(&sealed(bytes[..cut.index(inner)].to_vec()), *key, models).is_err());
+            drop((Row::of_bytes(&sealed(anything.clone()), *key, models), SourceRow::of_bytes(&sealed(anything), models)));
+        }
     }
 }

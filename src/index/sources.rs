@@ -354,12 +354,7 @@ impl Sources {
     }
 
     /// Takes the sources of some tools of a larger catalog: of each tool the number of its source among `rows`.
-    pub(super) fn of_part(
-        of: Vec<u32>,
-        rows: Vec<Arc<SourceRow>>,
-        counted: &Arc<Counted>,
-        holding: Holding,
-    ) -> Self {
+    pub(super) fn of_part(of: Vec<u32>, rows: Vec<Arc<SourceRow>>, counted: &Arc<Counted>, holding: Holding) -> Self {
         Self {
             of: Of::new(of),
             sizes: rows.iter().map(|row| number(row.tools)).collect(),

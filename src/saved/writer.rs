@@ -12,7 +12,7 @@ use super::{
     FILE_NAME, FORMAT_VERSION, Header, LOCK_NAME, MAGIC, MAX_HEADER, Number, SavedError, SavedModel, Section,
     checksum_text, index_path,
 };
-use crate::disk::{Staged, DiskError};
+use crate::disk::{DiskError, Staged};
 
 /// How many numbers are turned around together, where this processor puts the high byte first.
 const SWAPPED: usize = 4096;

@@ -47,7 +47,9 @@ pub enum StoreError {
         reason: String,
     },
     /// The snapshot was published with models that this engine does not have.
-    #[error("the catalog was published with the models {published}, and this engine has {here}; open it with the same model")]
+    #[error(
+        "the catalog was published with the models {published}, and this engine has {here}; open it with the same model"
+    )]
     Models {
         /// Those of the snapshot.
         published: String,

@@ -45,7 +45,13 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    pub(super) fn new(current: Current, models: &[Arc<dyn Embedder>], buckets: u64, whole: &Whole, counts: Counts) -> Self {
+    pub(super) fn new(
+        current: Current,
+        models: &[Arc<dyn Embedder>],
+        buckets: u64,
+        whole: &Whole,
+        counts: Counts,
+    ) -> Self {
         Self {
             current,
             models: models.iter().map(|model| (model.identity().to_owned(), model.dimensions())).collect(),
@@ -65,7 +71,10 @@ impl Head {
                 && group.source.is_none_or(|source| (source as usize) < self.sources.len())
         };
         let tools = self.groups.iter().try_fold(0_usize, |sum, group| sum.checked_add(group.size));
-        if !self.groups.iter().all(is_known) || tools != Some(self.counts.tools) || self.counts.tools != self.current.tools {
+        if !self.groups.iter().all(is_known)
+            || tools != Some(self.counts.tools)
+            || self.counts.tools != self.current.tools
+        {
             return Err("the numbers of its tools do not agree".to_owned());
         }
         if self.buckets == 0 {

@@ -63,7 +63,8 @@ pub fn publish(
     if let Err(fault) = engine.catalog().read_all() {
         return Err(StoreError::Catalog { reason: fault.to_string() });
     }
-    let embedders: Vec<Arc<dyn Embedder>> = index.vectors.iter().map(|vectors| Arc::clone(vectors.embedder())).collect();
+    let embedders: Vec<Arc<dyn Embedder>> =
+        index.vectors.iter().map(|vectors| Arc::clone(vectors.embedder())).collect();
     let models: Vec<String> = embedders.iter().map(|embedder| embedder.identity().to_owned()).collect();
     let publishing = store.begin()?;
     let before = store.current(READ)?;
@@ -132,9 +133,13 @@ pub fn publish(
         return Ok(publication(&old.current, 0, 0));
     }
     let mut changes = Changes { terms: TermChanges::default(), sources: HashSet::new() };
-    publishing.write_rows(&head, come.iter().map(|key| row(*key)).inspect(|(_, row)| changes.note(row, 1)), |done| {
-        progress(done, come.len());
-    })?;
+    publishing.write_rows(
+        &head,
+        come.iter().map(|key| row(*key)).inspect(|(_, row)| changes.note(row, 1)),
+        |done| {
+            progress(done, come.len());
+        },
+    )?;
     for gone in gone.chunks(1_000) {
         for (key, bytes) in gone.iter().zip(store.rows(&old, gone, READ)?) {
             let bytes = bytes.ok_or_else(|| store.damaged(format!("the row {key}"), "it is not there"))?;
@@ -150,8 +155,7 @@ pub fn publish(
         changes.count(row.held(), -1);
     }
     put.iter().for_each(|(_, row)| changes.count(row.held(), 1));
-    let left: Vec<SourceKey> =
-        sources.into_iter().filter(|key| put.iter().all(|(other, _)| other != key)).collect();
+    let left: Vec<SourceKey> = sources.into_iter().filter(|key| put.iter().all(|(other, _)| other != key)).collect();
     publishing.change(&old.current, &head, (&come, &gone), (&put, &left), &changes.terms)?;
     Ok(publication(&head.current, come.len(), gone.len()))
 }

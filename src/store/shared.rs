@@ -37,21 +37,26 @@ const MOST_SOURCES: usize = 20_000;
 pub struct SharedOptions {
     /// The model beside the static one, where the catalog was published with one.
     pub model: Option<Arc<dyn Embedder>>,
-    /// How many tools are kept here, some 4 KiB each. A snapshot of no more is kept whole and picked from here; of a larger one those
-    /// that were candidates last. What is kept is what picks rest on while the store cannot be reached.
+    /// How many tools are kept here that were candidates last, some 4 KiB each: what picks rest on while the store cannot be reached.
     pub keep: usize,
+    /// A snapshot of at most so many tools is kept here whole and picked from here: the store is then needed for changes alone.
+    pub whole: usize,
 }
 
 impl Default for SharedOptions {
     fn default() -> Self {
-        Self { model: None, keep: 50_000 }
+        Self { model: None, keep: 50_000, whole: 50_000 }
     }
 }
 
 impl std::fmt::Debug for SharedOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let model = self.model.as_ref().map(|model| model.identity());
-        f.debug_struct("SharedOptions").field("model", &model).field("keep", &self.keep).finish()
+        f.debug_struct("SharedOptions")
+            .field("model", &model)
+            .field("keep", &self.keep)
+            .field("whole", &self.whole)
+            .finish()
     }
 }
 
@@ -79,7 +84,8 @@ pub struct SharedEngine(Arc<Shared>);
 struct Shared {
     store: RedisStore,
     embedders: Vec<Arc<dyn Embedder>>,
-    keep: usize,
+    /// The most tools of a snapshot that is kept whole.
+    whole: usize,
     kept: Kept,
     snapshot: Mutex<Arc<Snapshot>>,
     fault: Mutex<Fault>,
@@ -129,7 +135,7 @@ impl SharedEngine {
     ///
     /// [`StoreError`] when the store cannot be reached, holds nothing, or holds a catalog that was published with other models.
     pub fn open(store: RedisStore, options: SharedOptions) -> Result<Self, StoreError> {
-        let SharedOptions { model, keep } = options;
+        let SharedOptions { model, keep, whole } = options;
         let mut embedders: Vec<Arc<dyn Embedder>> = Vec::new();
         if model.as_ref().is_none_or(|model| model.kind() != ModelKind::Static) {
             embedders.push(StaticEmbedder::shared().map_err(IndexError::from)?);
@@ -137,10 +143,10 @@ impl SharedEngine {
         embedders.extend(model);
         let current = store.current(store.timeout())?.ok_or_else(|| store.empty())?;
         let kept = Kept::new(keep.max(super::MAX_CANDIDATES));
-        let snapshot = Snapshot::load(&store, &current, &embedders, &kept, keep)?;
+        let snapshot = Snapshot::load(&store, &current, &embedders, &kept, whole)?;
         let snapshot = Mutex::new(Arc::new(snapshot));
         let (fault, stop) = (Mutex::default(), Arc::default());
-        let shared = Arc::new(Shared { store, embedders, keep, kept, snapshot, fault, stop });
+        let shared = Arc::new(Shared { store, embedders, whole, kept, snapshot, fault, stop });
         let follower = Arc::downgrade(&shared);
         let stop = Arc::clone(&shared.stop);
         let following = std::thread::Builder::new().name("picktools-store".to_owned());
@@ -195,7 +201,9 @@ impl SharedEngine {
         let deadline = Deadline::after(options.timeout);
         let mut embeddings = Embeddings::default();
         let asked = self.0.ready().and_then(|()| {
-            self.0.candidates(&snapshot, query, options, mode, deadline, &mut embeddings).inspect_err(|error| self.0.failed(error))
+            self.0
+                .candidates(&snapshot, query, options, mode, deadline, &mut embeddings)
+                .inspect_err(|error| self.0.failed(error))
         });
         let (engine, failed) = match asked {
             Ok(engine) => (engine, None),
@@ -231,9 +239,10 @@ impl Shared {
     fn ready(&self) -> Result<(), StoreError> {
         let fault = lock(&self.fault);
         match (&fault.reason, fault.until) {
-            (Some(reason), Some(until)) if Instant::now() < until => {
-                Err(StoreError::Unavailable { address: self.store.address().to_owned(), reason: format!("not asked again yet: {reason}") })
-            }
+            (Some(reason), Some(until)) if Instant::now() < until => Err(StoreError::Unavailable {
+                address: self.store.address().to_owned(),
+                reason: format!("not asked again yet: {reason}"),
+            }),
             _ => Ok(()),
         }
     }
@@ -303,7 +312,8 @@ impl Shared {
         let originals = rows.values().flat_map(|row| &row.copies).copied().filter(|key| !rows.contains_key(key));
         let mut more: BTreeSet<RowKey> = originals.collect();
         if !required.is_empty() {
-            let named = FirstStage { texts: Vec::new(), vectors: Vec::new(), names: required, filter: Default::default() };
+            let named =
+                FirstStage { texts: Vec::new(), vectors: Vec::new(), names: required, filter: Default::default() };
             more.extend(store.candidates(head, &named, &holding, within())?);
         }
         if !more.is_empty() {
@@ -329,7 +339,8 @@ impl Shared {
     ) -> Result<HashMap<RowKey, Arc<Row>>, StoreError> {
         let keys: Vec<RowKey> = keys.into_iter().collect();
         let current = self.store.are_current(head, &keys, within)?;
-        let keys: Vec<RowKey> = keys.into_iter().zip(current).filter(|(_, current)| *current).map(|(key, _)| key).collect();
+        let keys: Vec<RowKey> =
+            keys.into_iter().zip(current).filter(|(_, current)| *current).map(|(key, _)| key).collect();
         let mut rows = self.kept.rows(keys.iter().copied());
         let unknown: Vec<RowKey> = keys.into_iter().filter(|key| !rows.contains_key(key)).collect();
         let read = read_rows(&self.store, head, &unknown, within)?;
@@ -372,7 +383,7 @@ impl Shared {
                     "the store has gone back to an older snapshot"
                 );
             }
-            let snapshot = Snapshot::load(&self.store, &current, &self.embedders, &self.kept, self.keep)?;
+            let snapshot = Snapshot::load(&self.store, &current, &self.embedders, &self.kept, self.whole)?;
             // What is gone shall not stand in for anything.
             let rows: Vec<RowKey> = self.kept.all().into_iter().map(|(key, _)| key).collect();
             for rows in rows.chunks(ROWS_AT_ONCE) {
@@ -421,7 +432,7 @@ impl Snapshot {
         current: &Current,
         embedders: &[Arc<dyn Embedder>],
         kept: &Kept,
-        keep: usize,
+        most: usize,
     ) -> Result<Self, StoreError> {
         let head = store.head(current, READ)?;
         let here: Vec<(String, usize)> =
@@ -435,7 +446,7 @@ impl Snapshot {
         let whole = head.whole().map_err(|reason| Store::damaged(store, reason))?;
         let of = PartOf::new(whole, head.counts.clone(), embedders.to_vec());
         let of = Arc::new(of.map_err(|damaged| Store::damaged(store, damaged.to_string()))?);
-        let whole = if head.counts.tools <= keep { Some(Self::whole(store, &head, &of, kept)?) } else { None };
+        let whole = if head.counts.tools <= most { Some(Self::whole(store, &head, &of, kept)?) } else { None };
         Ok(Self { head, of, whole, standing_in: Mutex::default() })
     }
 

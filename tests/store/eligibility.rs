@@ -30,7 +30,10 @@ fn tools() -> impl Strategy<Value = Vec<Tool>> {
             }
             made.cost = cost.map(f64::from);
             made.safety = level.map(|level| picktools::catalog::Safety {
-                threat_level: Some([ThreatLevel::Low, ThreatLevel::Medium, ThreatLevel::High, ThreatLevel::Critical][usize::from(level)]),
+                threat_level: Some(
+                    [ThreatLevel::Low, ThreatLevel::Medium, ThreatLevel::High, ThreatLevel::Critical]
+                        [usize::from(level)],
+                ),
                 required_approvals: Vec::new(),
             });
             made.untrusted = untrusted && bits & 1 != 0;

@@ -120,7 +120,8 @@ fn what_is_none_of_ours_under_our_keys_is_an_error_and_never_a_tool() {
     let generation = format!("picktools:{{acme}}:g{}", publication.generation);
     let reader = shared(&server.url(), 0);
     let expected = best(&reader);
-    let rows: Vec<String> = server.keys().into_iter().filter(|key| key.starts_with(&format!("{generation}:t:"))).collect();
+    let rows: Vec<String> =
+        server.keys().into_iter().filter(|key| key.starts_with(&format!("{generation}:t:"))).collect();
     // Another tool's row under each key: it is not the row that its key says.
     let row: Vec<u8> = redis::from_redis_value(server.ask(&["HGET", &rows[0], "r"])).expect("a row");
     for key in &rows[1..] {
@@ -140,7 +141,8 @@ fn what_is_none_of_ours_under_our_keys_is_an_error_and_never_a_tool() {
         server.ask(&["FLUSHALL"]);
         published(&engine, &server.url());
         let generation = |key: &str| {
-            let current: String = redis::from_redis_value(server.ask(&["GET", "picktools:{acme}:current"])).expect("text");
+            let current: String =
+                redis::from_redis_value(server.ask(&["GET", "picktools:{acme}:current"])).expect("text");
             let current: serde_json::Value = serde_json::from_str(&current).expect("JSON");
             key.replace(&format!(":g{}", publication.generation), &format!(":g{}", current["generation"]))
         };
@@ -148,12 +150,19 @@ fn what_is_none_of_ours_under_our_keys_is_an_error_and_never_a_tool() {
         let reader = shared(&server.url(), 0);
         let expected = best(&reader);
         server.ask(&["DEL", &key]);
-        let command: Vec<&str> = command.into_iter().map(|part| if part.is_empty() { key.as_str() } else { part }).collect();
+        let command: Vec<&str> =
+            command.into_iter().map(|part| if part.is_empty() { key.as_str() } else { part }).collect();
         server.ask(&command);
-        let opened = SharedEngine::open(crate::support::store(&server.url(), "acme"), picktools::store::SharedOptions { keep: 0, ..Default::default() });
+        let opened = SharedEngine::open(
+            crate::support::store(&server.url(), "acme"),
+            picktools::store::SharedOptions { whole: 0, ..Default::default() },
+        );
         let says = match opened {
             Err(error) => error.to_string(),
-            Ok(engine) => engine.pick(&picktools::Query::new(REQUEST), &wide()).expect_err("nothing sound was ever read").to_string(),
+            Ok(engine) => engine
+                .pick(&picktools::Query::new(REQUEST), &wide())
+                .expect_err("nothing sound was ever read")
+                .to_string(),
         };
         assert!(says.contains("damaged") || says.contains("WRONGTYPE"), "{key}: {says}");
         let selection = pick(&reader, REQUEST, &wide());
@@ -183,7 +192,9 @@ fn after_a_failover_to_an_older_copy_picks_are_of_that_copy_and_the_next_publica
     let changed = engine.update(Changes { put, ..Changes::default() }).expect("it is indexed");
     let new = published(&changed, &server.url());
     let reader = shared(&server.url(), 0);
-    let has_kettle = |engine: &SharedEngine| ids(&pick(engine, "descale the kettle", &wide())).iter().any(|id| id.ends_with("kettle"));
+    let has_kettle = |engine: &SharedEngine| {
+        ids(&pick(engine, "descale the kettle", &wide())).iter().any(|id| id.ends_with("kettle"))
+    };
     assert!(has_kettle(&reader) && new.version > old.version);
     server.kill();
     server.restart();

@@ -41,7 +41,8 @@ const ATTEMPTS: [&str; 24] = [
 /// A catalog of a stranger, and how another tenant is told apart from it.
 fn hostile(texts: &[String]) -> Vec<Tool> {
     let tools = texts.iter().enumerate().map(|(number, text)| {
-        let mut tool = tool(&format!("src {text}"), &format!("tool{number} {text}"), &format!("Reads {text} and more of it"));
+        let mut tool =
+            tool(&format!("src {text}"), &format!("tool{number} {text}"), &format!("Reads {text} and more of it"));
         tool.tags = vec![text.clone()];
         tool.allowed_roles = [text.clone()].into();
         tool
@@ -86,7 +87,8 @@ fn nothing_that_is_written_in_query_syntax_is_read_as_a_query() {
     let server = StoreServer::with_search(&[]);
     publish(&Engine::new(secrets()).expect("indexed"), &store(&server.url(), "other"), &|_, _| {}).expect("published");
     let texts = ATTEMPTS.map(str::to_owned);
-    let usable: Vec<String> = texts.iter().filter(|text| Catalog::from_tools(hostile(&[(*text).clone()])).is_ok()).cloned().collect();
+    let usable: Vec<String> =
+        texts.iter().filter(|text| Catalog::from_tools(hostile(&[(*text).clone()])).is_ok()).cloned().collect();
     assert!(usable.len() > 12, "most of them are names: {usable:?}");
     attempt(&server, &usable, &texts);
     assert_eq!(picktools::store::verify(&store(&server.url(), "other"), &|_, _| {}).expect("it is read").faults, 0);
@@ -130,8 +132,12 @@ fn a_tenant_sees_nothing_of_another_even_where_the_names_are_alike() {
     of("a", "read_notes_of_a");
     of("a-1", "read_notes_of_a1");
     of("b", "read_notes_of_b");
-    for (tenant, name) in [("a", "notes/read_notes_of_a"), ("a-1", "notes/read_notes_of_a1"), ("b", "notes/read_notes_of_b")] {
-        let engine = SharedEngine::open(store(&server.url(), tenant), SharedOptions { keep: 0, ..SharedOptions::default() }).expect("it opens");
+    for (tenant, name) in
+        [("a", "notes/read_notes_of_a"), ("a-1", "notes/read_notes_of_a1"), ("b", "notes/read_notes_of_b")]
+    {
+        let engine =
+            SharedEngine::open(store(&server.url(), tenant), SharedOptions { whole: 0, ..SharedOptions::default() })
+                .expect("it opens");
         let picked = ids(&pick(&engine, "read the notes of the meeting", &wide()));
         assert_eq!(picked, [name.to_owned(), "notes/write_notes".to_owned()], "{tenant}");
     }
@@ -146,24 +152,42 @@ fn a_user_of_one_tenant_cannot_read_the_rows_of_another() {
     let server = StoreServer::with_search(&[]);
     published(&Engine::new(secrets()).expect("indexed"), &server.url());
     server.ask(&[
-        "ACL", "SETUSER", "b", "on", ">pass", "~picktools:{b}:*", "+@read", "+@write", "+@connection", "+@transaction", "+ft.search",
-        "+ft.create", "+ft.info", "+ft.dropindex",
+        "ACL",
+        "SETUSER",
+        "b",
+        "on",
+        ">pass",
+        "~picktools:{b}:*",
+        "+@read",
+        "+@write",
+        "+@connection",
+        "+@transaction",
+        "+ft.search",
+        "+ft.create",
+        "+ft.info",
+        "+ft.dropindex",
     ]);
     let as_b = server.url().replace("redis://", "redis://b:pass@");
-    let opened = SharedEngine::open(store(&as_b, "acme"), SharedOptions { keep: 0, ..SharedOptions::default() });
+    let opened = SharedEngine::open(store(&as_b, "acme"), SharedOptions { whole: 0, ..SharedOptions::default() });
     let refused = opened.expect_err("it is not for that user").to_string();
     assert!(refused.contains("NOPERM") || refused.contains("No permissions"), "{refused}");
     assert!(!refused.contains("pass@"), "a password is not told: {refused}");
     // Its own part it can publish and read.
     let engine = Engine::new(secrets()).expect("indexed");
     publish(&engine, &store(&as_b, "b"), &|_, _| {}).expect("it may write there");
-    let own = SharedEngine::open(store(&as_b, "b"), SharedOptions { keep: 0, ..SharedOptions::default() }).expect("it opens");
+    let own = SharedEngine::open(store(&as_b, "b"), SharedOptions { whole: 0, ..SharedOptions::default() })
+        .expect("it opens");
     assert_eq!(ids(&pick(&own, "read the secret", &wide())), ["vault/read_secret"]);
 }
 
 #[test]
 fn a_password_is_told_nowhere() {
-    for address in ["redis://user:hunter2@127.0.0.1:1/0", "redis://:hunter2@127.0.0.1:1", "hunter2@nowhere:x", "redis://u:hunter2@[::1/0"] {
+    for address in [
+        "redis://user:hunter2@127.0.0.1:1/0",
+        "redis://:hunter2@127.0.0.1:1",
+        "hunter2@nowhere:x",
+        "redis://u:hunter2@[::1/0",
+    ] {
         let told = match RedisStore::new(RedisOptions::new(address)) {
             Ok(store) => {
                 let failed = SharedEngine::open(store, SharedOptions::default()).expect_err("nobody is there");

@@ -24,15 +24,15 @@ fn a_shared_catalog_gives_the_picks_scores_and_reasons_of_a_local_one() {
     let local = Engine::new(workplace()).expect("it is indexed");
     let publication = published(&local, &server.url());
     assert!(publication.anew && publication.written == local.catalog().len());
-    for keep in [0, 1_000] {
-        let shared = shared(&server.url(), keep);
-        assert_eq!(shared.state().whole, keep > 0);
+    for whole in [0, 1_000] {
+        let shared = shared(&server.url(), whole);
+        assert_eq!(shared.state().whole, whole > 0);
         for request in REQUESTS {
             let options = PickOptions { max_candidates: 5, ..PickOptions::default() };
             let here = local.pick(&Query::new(request), &options).expect("it picks");
             let there = pick(&shared, request, &options);
-            assert_eq!(said(&there), said(&here), "{request}, {keep} kept");
-            assert_eq!(there.ineligible.counts, here.ineligible.counts, "{request}, {keep} kept");
+            assert_eq!(said(&there), said(&here), "{request}, {whole} kept whole");
+            assert_eq!(there.ineligible.counts, here.ineligible.counts, "{request}, {whole} kept whole");
             assert_eq!(there.ineligible.total, here.ineligible.total, "{request}");
             assert_eq!(there.catalog_digest, here.catalog_digest);
             assert!(there.degraded.is_empty(), "{:?}", there.degraded);
@@ -59,7 +59,8 @@ fn a_change_is_seen_by_two_engines_within_a_second_and_only_what_changed_is_writ
     assert!(!publication.anew);
     assert_eq!((publication.written, publication.removed), (1, 0));
     for engine in [&one, &other] {
-        let is_there = || ids(&pick(engine, request, &wide())).first().is_some_and(|id| id == "kitchen/calibrate_machine");
+        let is_there =
+            || ids(&pick(engine, request, &wide())).first().is_some_and(|id| id == "kitchen/calibrate_machine");
         let took = within(Duration::from_secs(5), "it is seen", is_there);
         assert!(took < Duration::from_secs(1), "{took:?}");
     }
@@ -101,7 +102,9 @@ fn what_a_publisher_leaves_behind_that_was_cut_off_counts_for_nothing_and_is_rem
     let reader = shared(&server.url(), 0);
     let before = ids(&pick(&reader, "order coffee beans", &wide()));
     // So many that the line is cut while they are written.
-    let beans = |number: usize| tool("beans", &format!("order_beans_{number}"), &format!("Orders coffee beans of kind {number}"));
+    let beans = |number: usize| {
+        tool("beans", &format!("order_beans_{number}"), &format!("Orders coffee beans of kind {number}"))
+    };
     let more = engine.update(Changes { put: (0..2_000).map(beans).collect(), ..Changes::default() }).expect("indexed");
     let relay = Relay::to(server.address());
     // A publisher that is killed says nothing more.
@@ -128,14 +131,17 @@ fn what_a_publisher_leaves_behind_that_was_cut_off_counts_for_nothing_and_is_rem
 /// The counts of terms as they lie there, without those that nothing holds any more.
 fn counts(server: &StoreServer, tenant: &str) -> BTreeMap<(bool, Vec<u8>), i64> {
     let mut counts = BTreeMap::new();
-    let current: String = redis::from_redis_value(server.ask(&["GET", &format!("picktools:{{{tenant}}}:current")])).expect("text");
+    let current: String =
+        redis::from_redis_value(server.ask(&["GET", &format!("picktools:{{{tenant}}}:current")])).expect("text");
     let current: serde_json::Value = serde_json::from_str(&current).expect("JSON");
     let generation = format!("picktools:{{{tenant}}}:g{}:", current["generation"]);
     for (kind, of_sources) in [("df:", false), ("sf:", true)] {
         let of = format!("{generation}{kind}");
         for key in server.keys().into_iter().filter(|key| key.starts_with(&of)) {
             let held: BTreeMap<Vec<u8>, i64> = redis::from_redis_value(server.ask(&["HGETALL", &key])).expect("counts");
-            counts.extend(held.into_iter().filter(|(_, count)| *count != 0).map(|(term, count)| ((of_sources, term), count)));
+            counts.extend(
+                held.into_iter().filter(|(_, count)| *count != 0).map(|(term, count)| ((of_sources, term), count)),
+            );
         }
     }
     counts
@@ -147,7 +153,8 @@ fn tools() -> impl Strategy<Value = Vec<(u8, u8, Vec<u8>)>> {
 }
 
 fn catalog(tools: &[(u8, u8, Vec<u8>)]) -> Vec<Tool> {
-    const WORDS: [&str; 12] = ["read", "write", "file", "mail", "send", "book", "room", "list", "branch", "delete", "note", "find"];
+    const WORDS: [&str; 12] =
+        ["read", "write", "file", "mail", "send", "book", "room", "list", "branch", "delete", "note", "find"];
     let mut known = BTreeMap::new();
     for (source, number, words) in tools {
         let words: Vec<&str> = words.iter().map(|&word| WORDS[usize::from(word)]).collect();

@@ -36,9 +36,9 @@ pub(crate) fn try_publish(engine: &Engine, url: &str) -> Result<Publication, Sto
     publish(engine, &store(url, "acme"), &|_, _| {})
 }
 
-/// Opens what was published, with so many tools kept.
-pub(crate) fn shared(url: &str, keep: usize) -> SharedEngine {
-    SharedEngine::open(store(url, "acme"), SharedOptions { keep, ..SharedOptions::default() }).expect("it opens")
+/// Opens what was published; a snapshot of at most so many tools is kept whole.
+pub(crate) fn shared(url: &str, whole: usize) -> SharedEngine {
+    SharedEngine::open(store(url, "acme"), SharedOptions { whole, ..SharedOptions::default() }).expect("it opens")
 }
 
 /// Many options, so that nearly every tool that may be seen is told of.

@@ -402,11 +402,11 @@ impl Model {
 
     /// Returns it where it ranks beside the static one.
     #[cfg(feature = "redis")]
-    pub(super) fn beside_static(self) -> Option<Arc<dyn Embedder>> {
+    pub(super) fn beside_static(&self) -> Option<Arc<dyn Embedder>> {
         let is_static = |embedder: &Arc<dyn Embedder>| {
             picktools::embed::StaticEmbedder::shared().is_ok_and(|shared| shared.identity() == embedder.identity())
         };
-        self.embedder.filter(|embedder| !is_static(embedder))
+        self.embedder.clone().filter(|embedder| !is_static(embedder))
     }
 
     /// Indexes `catalog`, with a progress bar while it is embedded, and warns where the cache is of no use.

@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, bail};
 use clap::Args;
 use picktools::Catalog;
+use picktools::import::mcp::Configuration;
 #[cfg(feature = "redis")]
 use picktools::store::{SharedEngine, SharedOptions, StoreError};
-use picktools::import::mcp::Configuration;
 use picktools_server::settings::{AuditSettings, Mode, ProviderSettings, ProxySettings, Role, Share, Unsafe};
 use picktools_server::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings, Store};
 
@@ -265,7 +265,7 @@ impl GatewayArgs {
             return Ok(Some(engine.clone()));
         }
         let Some(store) = self.store.catalog_store()? else { return Ok(None) };
-        match SharedEngine::open(store, SharedOptions { keep: MOST_SHARED, ..SharedOptions::default() }) {
+        match SharedEngine::open(store, SharedOptions { whole: MOST_SHARED, ..SharedOptions::default() }) {
             Ok(engine) => Ok(self.engine.borrow_mut().insert(engine).clone().into()),
             Err(StoreError::Empty { .. }) => Ok(None),
             Err(error) => Err(error.into()),

@@ -28,9 +28,9 @@ use picktools::selection::{
     NothingFits, PriorEvidence, Provenance, RerankEvidence, RerankReport, SkillPick, TermEvidence, TokenReport,
     WordEvidence,
 };
+use picktools::skills::{Skill, SkillFolder, SkillReport, ToolMeaning, skills_section};
 #[cfg(feature = "redis")]
 use picktools::store::{RedisStore, SharedEngine, SharedOptions};
-use picktools::skills::{Skill, SkillFolder, SkillReport, ToolMeaning, skills_section};
 use picktools::{Access, Catalog, Pick, PickOptions, Provider, Query, Selection, Tool, translate};
 
 /// What a pick has at least, whatever came before it took: words and the static model need a few milliseconds.
@@ -197,11 +197,13 @@ impl PickCommand {
     #[cfg(feature = "redis")]
     fn pick_shared(&self, store: RedisStore, query: &Query, deadline: Option<Instant>) -> anyhow::Result<()> {
         if self.skills.is_some() || self.prompt_section.is_some() || self.asking.history.reads_files() {
-            bail!("--store picks from what was published: leave out --skills, --sequences, --examples and --prompt-section");
+            bail!(
+                "--store picks from what was published: leave out --skills, --sequences, --examples and --prompt-section"
+            );
         }
         let model = self.asking.ranking.open_model()?.beside_static();
         // One request needs no more than its candidates.
-        let engine = SharedEngine::open(store, SharedOptions { model, keep: 0 })?;
+        let engine = SharedEngine::open(store, SharedOptions { model, keep: 0, whole: 0 })?;
         let asked = self.options(deadline)?;
         let selection = engine.pick(query, &asked.options)?;
         self.warn(&selection);

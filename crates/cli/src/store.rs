@@ -47,7 +47,10 @@ struct Answer<T> {
 impl StoreCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let (Action::Status(common) | Action::Gc(common) | Action::Verify(common)) = &self.action;
-        let store = common.store.catalog_store()?.context("say which store: --store URL, or --store env for that of PICKTOOLS_STORE")?;
+        let store = common
+            .store
+            .catalog_store()?
+            .context("say which store: --store URL, or --store env for that of PICKTOOLS_STORE")?;
         match &self.action {
             Action::Status(_) => {
                 let status = store::status(&store)?;

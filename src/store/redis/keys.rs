@@ -118,4 +118,3 @@ impl ToRedisArgs for RowKey {
         out.write_arg(&self.0);
     }
 }
-

@@ -287,7 +287,8 @@ impl Store for RedisStore {
     fn keys(&self, head: &Head, within: Duration) -> Result<Vec<RowKey>, StoreError> {
         let place = self.generation(head).tools();
         let keys: Vec<Vec<u8>> = self.ask(within, |connection| redis::cmd("SMEMBERS").arg(&place).query(connection))?;
-        let key = |key: Vec<u8>| key.try_into().map(RowKey).map_err(|_| self.damaged(&place, "it holds no key of a row"));
+        let key =
+            |key: Vec<u8>| key.try_into().map(RowKey).map_err(|_| self.damaged(&place, "it holds no key of a row"));
         keys.into_iter().map(key).collect()
     }
 

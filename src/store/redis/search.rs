@@ -134,3 +134,81 @@ pub(super) fn create(index: &str, prefix: &str, dimensions: &[usize]) -> Cmd {
     }
     create
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::access::Access;
+    use crate::catalog::{Catalog, Tool, Whole};
+    use crate::fuse::Mode;
+    use crate::options::PickOptions;
+    use crate::query::Query;
+    use crate::store::first_stage::FirstStage;
+
+    /// The text of a search, without vectors.
+    fn text(command: &Cmd) -> String {
+        let argument = |argument| match argument {
+            redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            _ => String::new(),
+        };
+        command.args_iter().nth(2).map(argument).unwrap_or_default()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn a_query_is_written_of_hashes_and_nothing_else(
+            request in any::<String>(), name in any::<String>(), source in any::<String>(), role in any::<String>(),
+        ) {
+            let grammar = regex::Regex::new(
+                r"^(\*|\(?(-?@[psm]:\{[0-9a-f|]+\} ?)*\)?)(=>\[KNN \d+ @v\d \$near (EF_RUNTIME \d+|HYBRID_POLICY (ADHOC_BF|BATCHES BATCH_SIZE \d+)) AS distance\])?(\(?(\(?[0-9a-f]{10}\)?(=>\{\$weight:\d\.\d+\})?\|?)+\)?)?$",
+            ).expect("an expression");
+            let mut tool = Tool::without_arguments("t", "Does something");
+            tool.source = Some(source.clone());
+            tool.allowed_roles = [role.clone()].into();
+            let catalog = Catalog::from_tools([tool, Tool::without_arguments("u", "Does another thing")]);
+            prop_assume!(catalog.is_ok());
+            let whole = Whole::of(&catalog.expect("it is one"));
+            let access = Access {
+                roles: [role, request.clone()].into(),
+                deny_sources: [source].into(),
+                exclude: [name.clone()].into(),
+                ..Access::default()
+            };
+            let options = PickOptions { access, in_use: vec![name], ..PickOptions::default() };
+            let rows = ndarray::Array2::from_elem((1, 4), 0.5);
+            let first = FirstStage::new(&Query::new(&request), &options, Mode::Hybrid, &[(0, &rows)], &whole);
+            let words = first.texts.iter().filter_map(|words| {
+                let terms: Vec<_> = words.terms.iter().map(|&(term, weight)| (term, weight, 1)).collect();
+                of_words("i", &first.filter, &terms, words.most)
+            });
+            let near = first.vectors.iter().map(|nearest| near("i", &first.filter, nearest));
+            let named = first.names.iter().map(|&name| named("i", name));
+            for command in words.chain(near).chain(named) {
+                let text = text(&command);
+                prop_assert!(grammar.is_match(&text), "{}", text);
+            }
+        }
+    }
+
+    #[test]
+    fn what_passes_is_part_of_every_search() {
+        let filter = Filter {
+            admitted: 50_000,
+            tools: 100_000,
+            policies: Tags::Only([1 << 24, 2 << 24].into()),
+            sources: Tags::AllBut([3 << 24].into()),
+            but_named: [4 << 24].into(),
+        };
+        let passing = "@p:{0000000001|0000000002} -@s:{0000000003} -@m:{0000000004}";
+        let words = of_words("i", &filter, &[(5 << 24, 1.0, 7), (6 << 24, 0.25, 9), (7 << 24, 1.0, 90_000)], 10);
+        let words = text(&words.expect("two are rare enough"));
+        assert_eq!(words, format!("{passing} (0000000005|(0000000006)=>{{$weight:0.25}})"));
+        let nearest = Nearest { model: 0, vector: vec![0.5; 4], most: 64 };
+        let near = text(&near("i", &filter, &nearest));
+        assert_eq!(near, format!("({passing})=>[KNN 64 @v0 $near HYBRID_POLICY BATCHES BATCH_SIZE 160 AS distance]"));
+        assert!(passes_none(&Filter { policies: Tags::Only([].into()), ..filter }));
+    }
+}

@@ -9,11 +9,11 @@ use redis::{Connection, Pipeline, Value};
 
 use super::keys::Generation;
 use super::search::{self, NAME_WORDS, NAMES, POLICY, ROW, SOURCE, WORDS, tag, vector_field};
-use super::{RedisStore, ROWS_AT_ONCE, kind, vector_bytes};
+use super::{ROWS_AT_ONCE, RedisStore, kind, vector_bytes};
 use crate::index::{Row, RowKey, SourceKey, SourceRow};
-use crate::store::{Collected, StoreError};
 use crate::store::first_stage::name_tag;
 use crate::store::head::{Current, Head, policy_tag, source_tag};
+use crate::store::{Collected, StoreError};
 
 /// How long a write may take: many rows go into an index at once.
 const WRITE: Duration = Duration::from_secs(30);
@@ -136,7 +136,8 @@ impl Publishing<'_> {
         let generation = self.store.generation(head);
         for tools in tools.chunks(10 * ROWS_AT_ONCE) {
             self.keep_lock()?;
-            let add = |connection: &mut Connection| redis::cmd("SADD").arg(generation.tools()).arg(tools).exec(connection);
+            let add =
+                |connection: &mut Connection| redis::cmd("SADD").arg(generation.tools()).arg(tools).exec(connection);
             self.store.ask(WRITE, add)?;
         }
         for sources in sources.chunks(ROWS_AT_ONCE) {
@@ -277,17 +278,16 @@ impl Publishing<'_> {
                 continue;
             }
             // Without the index first, or it would be mended with each row that goes.
-            let dropped = self.store.ask(WRITE, |connection| {
-                redis::cmd("FT.DROPINDEX").arg(generation.index()).query::<Value>(connection)
-            });
+            let dropped = self
+                .store
+                .ask(WRITE, |connection| redis::cmd("FT.DROPINDEX").arg(generation.index()).query::<Value>(connection));
             if let Err(error) = dropped {
                 tracing::debug!(target: "picktools::store", %error, generation = number, "there is no index of it");
             }
             garbage.generations += 1;
             garbage.keys += self.remove_generation(&generation)?;
-            self.store.ask(WRITE, |connection| {
-                redis::cmd("SREM").arg(keys.generations()).arg(number).exec(connection)
-            })?;
+            self.store
+                .ask(WRITE, |connection| redis::cmd("SREM").arg(keys.generations()).arg(number).exec(connection))?;
         }
         Ok(garbage)
     }
@@ -299,7 +299,13 @@ impl Publishing<'_> {
         let (mut cursor, mut removed) = (0_u64, 0);
         loop {
             let (next, keys): (u64, Vec<String>) = self.store.ask(WRITE, |connection| {
-                redis::cmd("SCAN").arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(ROWS_AT_ONCE).query(connection)
+                redis::cmd("SCAN")
+                    .arg(cursor)
+                    .arg("MATCH")
+                    .arg(&pattern)
+                    .arg("COUNT")
+                    .arg(ROWS_AT_ONCE)
+                    .query(connection)
             })?;
             removed += keys.len();
             self.remove(keys.into_iter())?;
@@ -317,8 +323,10 @@ impl RedisStore {
         let index = self.generation(head).index();
         let information: Value = self.ask(within, |connection| redis::cmd("FT.INFO").arg(&index).query(connection))?;
         let Value::Array(pairs) = &information else { return Err(self.damaged(index, kind(&information))) };
-        let is_count = |name: &Value| matches!(name, Value::SimpleString(name) if name == "num_docs")
-            || matches!(name, Value::BulkString(name) if name == b"num_docs");
+        let is_count = |name: &Value| {
+            matches!(name, Value::SimpleString(name) if name == "num_docs")
+                || matches!(name, Value::BulkString(name) if name == b"num_docs")
+        };
         let count = pairs.windows(2).find(|pair| is_count(&pair[0])).map(|pair| &pair[1]);
         let count = count.and_then(|count| redis::from_redis_value_ref::<u64>(count).ok());
         count.ok_or_else(|| self.damaged(index, "it does not tell how many documents it has"))

@@ -6,7 +6,7 @@ use super::super::args::progress_bar;
 use super::super::output;
 use picktools::eval::{Qrels, QuerySet, Run, RunEntry};
 use picktools::options::Fusion;
-use picktools::{Engine, PickOptions};
+use picktools::{Engine, PickError, PickOptions, Query, Selection};
 
 /// What an engine answered to the queries of a set.
 pub(super) struct Answers {
@@ -17,7 +17,11 @@ pub(super) struct Answers {
 }
 
 /// Picks for every query of a set, one after the other on one thread.
-pub(super) fn pick_all(engine: &Engine, queries: &QuerySet, options: &PickOptions) -> anyhow::Result<Answers> {
+pub(super) fn pick_all(
+    pick: impl Fn(&Query, &PickOptions) -> Result<Selection, PickError>,
+    queries: &QuerySet,
+    options: &PickOptions,
+) -> anyhow::Result<Answers> {
     let mut run = Run::default();
     let mut times = Vec::with_capacity(queries.len());
     let mut estimates = Vec::with_capacity(queries.len());
@@ -27,7 +31,7 @@ pub(super) fn pick_all(engine: &Engine, queries: &QuerySet, options: &PickOption
     for query in queries {
         let asked = query.query();
         let started = Instant::now();
-        let selection = engine.pick(&asked, options)?;
+        let selection = pick(&asked, options)?;
         times.push(started.elapsed());
         degraded.extend(selection.degraded.into_iter().next());
         estimates.extend(selection.answerable.map(f64::from));

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-use picktools::embed::EmbedError;
 use picktools::disk::Staged;
+use picktools::embed::EmbedError;
 
 const CHECK_SOURCE: &str = "name another URL or file with --from";
 

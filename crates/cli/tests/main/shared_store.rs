@@ -20,12 +20,22 @@ struct Store {
 
 impl Store {
     fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// One that has an index.
+    fn with_search() -> Self {
+        Self::with(&["--loadmodule".to_owned(), root("target/store/redisearch.so")])
+    }
+
+    fn with(more: &[String]) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
         let folder = tempfile::tempdir().expect("a folder");
         let program =
             std::env::var_os("PICKTOOLS_TEST_STORE").unwrap_or_else(|| root("target/store/valkey-server").into());
         let child = Command::new(program)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--requirepass", "s3cret-word"])
+            .args(more)
             .arg("--dir")
             .arg(folder.path())
             .stdout(Stdio::null())
@@ -37,6 +47,12 @@ impl Store {
             std::thread::sleep(Duration::from_millis(20));
         }
         Self { child, port, _folder: folder }
+    }
+
+    /// Runs a command with the address in the variable.
+    fn run(&self, arguments: &[&str]) -> Output {
+        let arguments = [arguments, &["--store", "env", "--tenant", "acme"]].concat();
+        picktools(&arguments).env("PICKTOOLS_STORE", self.url()).output().expect("it runs")
     }
 
     fn url(&self) -> String {
@@ -116,4 +132,84 @@ fn a_store_that_cannot_be_used_is_told_without_its_password() {
     assert_eq!(output.status.code(), Some(2), "there is no gateway without its store");
     let told = stderr(&output);
     assert!(told.contains(&format!("127.0.0.1:{port}")) && !told.contains("s3cret-word"), "{told}");
+}
+
+/// Writes a catalog of one tool for each line.
+fn write(folder: &std::path::Path, names: &[&str]) -> String {
+    let path = folder.join("tools.jsonl");
+    let line = |name: &&str| {
+        let description = format!("Does the {} of the workshop", name.replace('_', " "));
+        format!(
+            "{}\n",
+            json!({"name": name, "description": description, "parameters": {"type": "object"}, "source": "workshop"})
+        )
+    };
+    std::fs::write(&path, names.iter().map(line).collect::<String>()).expect("it is written");
+    path.to_str().expect("a path").to_owned()
+}
+
+/// The ids of what a gateway picks.
+fn picked(serving: &Serving, request: &str) -> Vec<String> {
+    let json = [("Content-Type", "application/json")];
+    let answer = serving.raw("POST", "/v1/pick", &json, &json!({"query": request}).to_string());
+    let selection: Value = serde_json::from_str(&answer.body).expect("JSON");
+    let picks = selection["picks"].as_array().unwrap_or_else(|| panic!("{selection}"));
+    picks.iter().map(|pick| pick["tool"]["id"].as_str().expect("an id").to_owned()).collect()
+}
+
+#[test]
+fn a_catalog_is_published_picked_from_served_by_two_gateways_and_looked_after() {
+    let (store, folder) = (Store::with_search(), tempfile::tempdir().expect("a folder"));
+    let none = store.run(&["pick", "sharpen the chisel"]);
+    assert!(none.status.code() == Some(2) && stderr(&none).contains("picktools index --store"), "{}", stderr(&none));
+    let shown = store.run(&["store", "status"]);
+    assert!(
+        stdout(&shown).contains("nothing is published") && !stdout(&shown).contains("s3cret"),
+        "{}",
+        stdout(&shown)
+    );
+    let names = ["sharpen_chisel", "oil_lathe", "order_screws", "book_bench"];
+    let catalog = write(folder.path(), &names);
+    // A gateway that was there before anything was published.
+    let start =
+        || Serving::start(Place::with(&json!({"up": upstream()})), &["--store", &store.url(), "--tenant", "acme"]);
+    let one = start();
+    let published = store.run(&["index", "--catalog", &catalog, "--json"]);
+    let report: Value = serde_json::from_str(&stdout(&published)).expect("JSON");
+    assert_eq!((&report["published"]["anew"], &report["published"]["written"]), (&json!(true), &json!(4)), "{report}");
+    let selection: Value =
+        serde_json::from_str(&stdout(&store.run(&["pick", "sharpen the chisel", "--json"]))).expect("JSON");
+    assert_eq!(selection["picks"][0]["tool"]["id"], "workshop/sharpen_chisel", "{selection}");
+    assert_eq!(selection["snapshot"]["version"], report["published"]["version"]);
+    assert_eq!(selection["stages"][0], json!({"stage": "store", "status": "ran"}));
+    let other = start();
+    let until = Instant::now() + Duration::from_secs(10);
+    for serving in [&one, &other] {
+        while picked(serving, "sharpen the chisel").first().is_none_or(|id| id != "workshop/sharpen_chisel") {
+            assert!(Instant::now() < until, "it is served");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    // A change is served by both within a second.
+    write(folder.path(), &[&names[1..], &["varnish_table"]].concat());
+    let published = store.run(&["index", "--catalog", &catalog]);
+    assert!(stdout(&published).contains("published as snapshot"), "{}", stdout(&published));
+    let seen = Instant::now();
+    for serving in [&one, &other] {
+        while picked(serving, "varnish the table").first().is_none_or(|id| id != "workshop/varnish_table") {
+            assert!(seen.elapsed() < Duration::from_secs(1), "it is served");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(picked(serving, "sharpen the chisel").iter().all(|id| id != "workshop/sharpen_chisel"));
+    }
+    let verified = store.run(&["store", "verify"]);
+    assert_eq!(verified.status.code(), Some(0), "{}", stdout(&verified));
+    assert!(stdout(&verified).contains("4 tools and 1 sources read: whole"), "{}", stdout(&verified));
+    assert_eq!(store.run(&["store", "gc", "--json"]).status.code(), Some(0));
+    let status: Value = serde_json::from_str(&stdout(&store.run(&["store", "status", "--json"]))).expect("JSON");
+    assert_eq!((&status["snapshot"]["tools"], &status["indexed"]), (&json!(4), &json!(4)), "{status}");
+    for wrong in [&["--skills", "fixtures/skills"][..], &["--catalog", &catalog], &["--prompt-section"]] {
+        let refused = store.run(&[&["pick", "sharpen the chisel"], wrong].concat());
+        assert_eq!(refused.status.code(), Some(2), "{wrong:?}");
+    }
 }
