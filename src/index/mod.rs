@@ -37,7 +37,7 @@ pub use error::IndexError;
 pub(crate) use examples::{ExampleConfig, ExampleIndex};
 pub(crate) use keyword::{IndexedTerm, KeywordIndex};
 pub(crate) use optional::{Optional, Source};
-pub(crate) use part::{Counts, PartOf, RequestTerms};
+pub(crate) use part::{Counts, NumberedModel, PartOf, RequestTerms};
 pub(crate) use row::{Row, RowKey, SourceKey};
 pub(crate) use sources::{SourceRow, SourceScores};
 pub(crate) use twins::Twins;

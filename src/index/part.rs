@@ -40,12 +40,18 @@ pub(crate) struct Counts {
 /// The most tools that stand for all: what tools score on average is told by so many well enough.
 const SAMPLE: usize = 1_024;
 
+/// A model, with its number among those of a snapshot.
+pub(crate) type NumberedModel = (usize, Arc<dyn Embedder>);
+
 /// A snapshot of which there is a part here.
 pub(crate) struct PartOf {
     pub(crate) whole: Arc<Whole>,
     counts: Counts,
     counted: Option<Arc<Counted>>,
-    pub(crate) embedders: Vec<Arc<dyn Embedder>>,
+    /// The models that there are here, each with its number among those of the snapshot.
+    pub(crate) embedders: Vec<NumberedModel>,
+    /// How many models the snapshot has vectors by.
+    models: usize,
     /// By name, the number of each source.
     sources: HashMap<String, u32>,
 }
@@ -66,25 +72,36 @@ impl RequestTerms {
 }
 
 impl PartOf {
-    /// Takes what is known of a snapshot, and the models that its vectors are by.
+    /// Takes what is known of a snapshot, the dimensions of its vectors by each model, and the models that there are here.
     ///
     /// # Errors
     ///
     /// [`DamagedRow`] when what is counted is none of these models', or no number.
-    pub(crate) fn new(whole: Whole, counts: Counts, embedders: Vec<Arc<dyn Embedder>>) -> Result<Self, DamagedRow> {
-        let sample = counts.sample.iter().zip(&embedders);
-        let sample = sample.map(|(text, embedder)| row::of_text(text, embedder.dimensions()));
+    pub(crate) fn new(
+        whole: Whole,
+        counts: Counts,
+        dimensions: &[usize],
+        embedders: Vec<NumberedModel>,
+    ) -> Result<Self, DamagedRow> {
+        let sample = counts.sample.iter().zip(dimensions);
+        let sample = sample.map(|(text, &dimensions)| row::of_text(text, dimensions));
         let sample = sample.collect::<Result<Vec<Rows>, _>>()?;
         let counted = match counts.sources {
             Some((_, average)) if !(average.is_finite() && average >= 0.0) => {
                 return Err(row::damaged("its sources have no length"));
             }
-            Some(_) if sample.len() != embedders.len() => return Err(row::damaged("a model has no sample")),
+            Some(_) if sample.len() != dimensions.len() => return Err(row::damaged("a model has no sample")),
             Some((sources, average)) => Some(Arc::new(Counted { sources, average, sample })),
             None => None,
         };
         let sources = (0..).zip(whole.sources.names()).map(|(number, name)| (name.clone(), number)).collect();
-        Ok(Self { whole: Arc::new(whole), counts, counted, embedders, sources })
+        Ok(Self { whole: Arc::new(whole), counts, counted, embedders, models: dimensions.len(), sources })
+    }
+
+    /// The vectors of segments by each model that there is here.
+    fn vectors(&self, segments: &Segments) -> Vec<Vectors> {
+        let of = |(model, embedder): &NumberedModel| Vectors::new(Arc::clone(embedder), segments.clone(), *model);
+        self.embedders.iter().map(of).collect()
     }
 }
 
@@ -129,13 +146,12 @@ impl Index {
             }
             Sources::of_part(numbers, all, counted, terms.sources)
         });
-        let models = of.embedders.iter().enumerate();
-        let vectors = models.map(|(model, embedder)| Vectors::new(Arc::clone(embedder), segments.clone(), model));
+        let vectors = of.vectors(&segments);
         Ok(Self {
             names: NameTable::unlogged(&catalog)?,
             twins: Twins::new(&segments),
             copies,
-            vectors: vectors.collect(),
+            vectors,
             keyword: KeywordIndex::of_part(segments, of.counts.tools, of.counts.length, terms.tools),
             sources: of_sources,
             catalog,
@@ -147,11 +163,9 @@ impl Index {
     /// Indexes the tools of a snapshot that there are here, be it all of them or not: what is counted is counted over these.
     pub(crate) fn whole(of: &PartOf, rows: &[(RowKey, Arc<Row>)]) -> Result<Self, IndexError> {
         let index = Self::part(of, rows, &HashMap::new(), RequestTerms::default())?;
-        let segments = index.keyword.segments().clone().together(of.embedders.len());
+        let segments = index.keyword.segments().together(of.models);
         let sources = Sources::new(&index.catalog, &segments.postings());
-        let vectors = of.embedders.iter().enumerate();
-        let vectors = vectors.map(|(model, embedder)| Vectors::new(Arc::clone(embedder), segments.clone(), model));
-        Ok(Self { vectors: vectors.collect(), keyword: KeywordIndex::new(segments), sources, ..index })
+        Ok(Self { vectors: of.vectors(&segments), keyword: KeywordIndex::new(segments), sources, ..index })
     }
 
     /// Returns what is counted over all tools.

@@ -356,6 +356,9 @@ mod tests {
     use crate::embed::{Embedder, StaticEmbedder};
     use crate::index::IndexConfig;
 
+    /// A row as it is written, its key, and the models of its vectors.
+    type Written = (Vec<u8>, RowKey, Vec<(String, usize)>);
+
     fn index() -> Index {
         let mut tools: Vec<Tool> = (0..4)
             .map(|number| {
@@ -411,7 +414,7 @@ mod tests {
             place in any::<prop::sample::Index>(), bits in 1..=255_u8, cut in any::<prop::sample::Index>(), resealed in any::<bool>(),
             anything in prop::collection::vec(any::<u8>(), 0..200),
         ) {
-            static ROW: std::sync::LazyLock<(Vec<u8>, RowKey, Vec<(String, usize)>)> = std::sync::LazyLock::new(|| {
+            static ROW: std::sync::LazyLock<Written> = std::sync::LazyLock::new(|| {
                 let index = index();
                 let models = models(&index);
                 let names: Vec<String> = models.iter().map(|(name, _)| name.clone()).collect();

@@ -10,6 +10,8 @@ use crate::index::{Row, RowKey, SourceKey, SourceRow};
 
 /// How many counts of terms are kept.
 const MOST_TERMS: usize = 100_000;
+/// How many sources are kept.
+const MOST_SOURCES: usize = 20_000;
 
 /// What is kept of a store. A row is known by a digest of what it holds, and is never stale; what is known of sources and terms
 /// is that of one snapshot.
@@ -64,35 +66,38 @@ impl Kept {
         lock(&self.rows).iter().map(|(key, row)| (*key, Arc::clone(row))).collect()
     }
 
-    /// Returns those of the sources and of the counts of terms that are kept of a snapshot.
-    pub(super) fn of_snapshot(
+    /// Returns those of the sources that are kept of a snapshot.
+    pub(super) fn sources(
         &self,
         version: u64,
-        sources: impl Iterator<Item = SourceKey>,
-        terms: impl Iterator<Item = u64>,
-    ) -> (HashMap<SourceKey, Arc<SourceRow>>, HashMap<u64, (u32, u32)>) {
+        keys: impl Iterator<Item = SourceKey>,
+    ) -> HashMap<SourceKey, Arc<SourceRow>> {
         let kept = self.current(version);
-        let sources = sources.filter_map(|key| Some((key, Arc::clone(kept.sources.get(&key)?)))).collect();
-        (sources, terms.filter_map(|term| Some((term, *kept.terms.get(&term)?))).collect())
+        keys.filter_map(|key| Some((key, Arc::clone(kept.sources.get(&key)?)))).collect()
     }
 
-    /// Keeps what is known of a snapshot.
-    pub(super) fn keep_of_snapshot(
-        &self,
-        version: u64,
-        sources: impl Iterator<Item = (SourceKey, Arc<SourceRow>)>,
-        terms: impl Iterator<Item = (u64, (u32, u32))>,
-        most_sources: usize,
-    ) {
+    /// Keeps sources of a snapshot.
+    pub(super) fn keep_sources(&self, version: u64, sources: impl Iterator<Item = (SourceKey, Arc<SourceRow>)>) {
         let mut kept = self.current(version);
         // What is asked for often is soon known again.
-        if kept.sources.len() > most_sources {
+        if kept.sources.len() > MOST_SOURCES {
             kept.sources.clear();
         }
+        kept.sources.extend(sources);
+    }
+
+    /// Returns how many tools and how many sources hold those of the terms of which that is kept of a snapshot.
+    pub(super) fn terms(&self, version: u64, terms: impl Iterator<Item = u64>) -> HashMap<u64, (u32, u32)> {
+        let kept = self.current(version);
+        terms.filter_map(|term| Some((term, *kept.terms.get(&term)?))).collect()
+    }
+
+    /// Keeps how many tools and how many sources hold terms.
+    pub(super) fn keep_terms(&self, version: u64, terms: impl Iterator<Item = (u64, (u32, u32))>) {
+        let mut kept = self.current(version);
         if kept.terms.len() > MOST_TERMS {
             kept.terms.clear();
         }
-        kept.sources.extend(sources);
         kept.terms.extend(terms);
     }
 

@@ -16,7 +16,7 @@ use crate::deadline::Deadline;
 use crate::embed::{Embedder, ModelKind, StaticEmbedder};
 use crate::engine::{Embeddings, Engine};
 use crate::fuse::Mode;
-use crate::index::{Index, IndexError, PartOf, RequestTerms, Row, RowKey, SourceKey, SourceRow};
+use crate::index::{Index, IndexError, NumberedModel, PartOf, RequestTerms, Row, RowKey, SourceKey, SourceRow};
 use crate::options::{PickError, PickOptions};
 use crate::query::Query;
 use crate::selection::{Degraded, Selection, SnapshotReport, Stage, StageReport, StageStatus};
@@ -29,8 +29,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 const READ: Duration = Duration::from_secs(30);
 /// How many rows are read at once of a whole snapshot.
 const ROWS_AT_ONCE: usize = 2_000;
-/// How many sources are kept at most.
-const MOST_SOURCES: usize = 20_000;
 
 /// How a shared catalog is picked from.
 #[derive(Clone)]
@@ -83,13 +81,41 @@ pub struct SharedEngine(Arc<Shared>);
 
 struct Shared {
     store: RedisStore,
-    embedders: Vec<Arc<dyn Embedder>>,
+    models: Models,
     /// The most tools of a snapshot that is kept whole.
     whole: usize,
     kept: Kept,
     snapshot: Mutex<Arc<Snapshot>>,
     fault: Mutex<Fault>,
     stop: Arc<(Mutex<bool>, Condvar)>,
+}
+
+/// The models that there are here.
+struct Models {
+    here: Vec<Arc<dyn Embedder>>,
+    /// The one that was asked for, beside or in place of the static one.
+    asked: Option<String>,
+}
+
+impl Models {
+    /// Returns those that a snapshot has vectors by, each with its number there. Of others that were published the vectors are not
+    /// used; one that is asked for must be among them.
+    fn of(&self, head: &Head) -> Result<Vec<NumberedModel>, StoreError> {
+        let find = |(number, (name, dimensions)): (usize, &(String, usize))| {
+            let is_it =
+                |embedder: &&Arc<dyn Embedder>| embedder.identity() == name && embedder.dimensions() == *dimensions;
+            Some((number, Arc::clone(self.here.iter().find(is_it)?)))
+        };
+        let found: Vec<NumberedModel> = head.models.iter().enumerate().filter_map(find).collect();
+        let is_among = |asked: &String| found.iter().any(|(_, embedder)| embedder.identity() == asked);
+        if self.asked.as_ref().is_some_and(|asked| !is_among(asked)) || found.is_empty() && !head.models.is_empty() {
+            return Err(StoreError::Models {
+                published: head.models.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
+                here: self.here.iter().map(|embedder| embedder.identity()).collect::<Vec<_>>().join(", "),
+            });
+        }
+        Ok(found)
+    }
 }
 
 /// A snapshot, as far as it is known here.
@@ -109,6 +135,15 @@ struct Fault {
     /// Until when it is not asked.
     until: Option<Instant>,
     failures: u64,
+    /// Whether a pick could not be served.
+    of_picks: bool,
+}
+
+/// What the store is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    ForAPick,
+    ToFollow,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -136,17 +171,17 @@ impl SharedEngine {
     /// [`StoreError`] when the store cannot be reached, holds nothing, or holds a catalog that was published with other models.
     pub fn open(store: RedisStore, options: SharedOptions) -> Result<Self, StoreError> {
         let SharedOptions { model, keep, whole } = options;
-        let mut embedders: Vec<Arc<dyn Embedder>> = Vec::new();
+        let mut models = Models { asked: model.as_ref().map(|model| model.identity().to_owned()), here: Vec::new() };
         if model.as_ref().is_none_or(|model| model.kind() != ModelKind::Static) {
-            embedders.push(StaticEmbedder::shared().map_err(IndexError::from)?);
+            models.here.push(StaticEmbedder::shared().map_err(IndexError::from)?);
         }
-        embedders.extend(model);
+        models.here.extend(model);
         let current = store.current(store.timeout())?.ok_or_else(|| store.empty())?;
         let kept = Kept::new(keep.max(super::MAX_CANDIDATES));
-        let snapshot = Snapshot::load(&store, &current, &embedders, &kept, whole)?;
+        let snapshot = Snapshot::load(&store, &current, &models, &kept, whole)?;
         let snapshot = Mutex::new(Arc::new(snapshot));
         let (fault, stop) = (Mutex::default(), Arc::default());
-        let shared = Arc::new(Shared { store, embedders, whole, kept, snapshot, fault, stop });
+        let shared = Arc::new(Shared { store, models, whole, kept, snapshot, fault, stop });
         let follower = Arc::downgrade(&shared);
         let stop = Arc::clone(&shared.stop);
         let following = std::thread::Builder::new().name("picktools-store".to_owned());
@@ -197,13 +232,14 @@ impl SharedEngine {
             return Ok(selection);
         }
         options.check()?;
-        let mode = options.mode.unwrap_or(Mode::Hybrid);
+        let mode = if snapshot.of.embedders.is_empty() { Mode::Keyword } else { Mode::Hybrid };
+        let mode = options.mode.unwrap_or(mode);
         let deadline = Deadline::after(options.timeout);
         let mut embeddings = Embeddings::default();
         let asked = self.0.ready().and_then(|()| {
             self.0
                 .candidates(&snapshot, query, options, mode, deadline, &mut embeddings)
-                .inspect_err(|error| self.0.failed(error))
+                .inspect_err(|error| self.0.failed(error, Asked::ForAPick))
         });
         let (engine, failed) = match asked {
             Ok(engine) => (engine, None),
@@ -247,7 +283,7 @@ impl Shared {
         }
     }
 
-    fn failed(&self, error: &StoreError) {
+    fn failed(&self, error: &StoreError, asked: Asked) {
         let mut fault = lock(&self.fault);
         if fault.reason.is_none() {
             tracing::warn!(target: "picktools::store", %error, "the store cannot be used; picks rest on what is kept here");
@@ -255,10 +291,16 @@ impl Shared {
         fault.reason = Some(error.to_string());
         fault.until = Some(Instant::now() + PAUSE);
         fault.failures += 1;
+        fault.of_picks |= asked == Asked::ForAPick;
     }
 
-    fn works(&self) {
+    fn works(&self, asked: Asked) {
         let mut fault = lock(&self.fault);
+        // What a pick could not get is there again when a pick gets it.
+        if fault.of_picks && asked == Asked::ToFollow {
+            return;
+        }
+        fault.of_picks = false;
         if fault.reason.take().is_some() {
             tracing::info!(target: "picktools::store", "the store answers again");
         }
@@ -283,13 +325,12 @@ impl Shared {
         };
         let mut embedded = Vec::new();
         if mode.uses_semantic() && !query.is_blank() {
-            let asked = self.embedders.iter().enumerate();
-            let several = self.embedders.len() > 1;
-            let asked = asked.filter(|(_, embedder)| !several || embedder.reads(query.wanted()));
-            for (model, embedder) in asked {
+            let embedders = &snapshot.of.embedders;
+            let reads = |embedder: &dyn Embedder| embedders.len() == 1 || embedder.reads(query.wanted());
+            for (model, embedder) in embedders.iter().filter(|(_, embedder)| reads(embedder.as_ref())) {
                 if let Ok(vectors) = embeddings.of(embedder, query, deadline) {
                     let rows = [&vectors.request, &vectors.conversation].into_iter().flatten();
-                    embedded.extend(rows.map(|rows| (model, rows.clone())));
+                    embedded.extend(rows.map(|rows| (*model, rows.clone())));
                 }
             }
         }
@@ -297,12 +338,12 @@ impl Shared {
         let first = FirstStage::new(query, options, mode, &borrowed, &snapshot.of.whole);
         let version = head.current.version;
         let terms = first.terms();
-        let (_, mut counts) = self.kept.of_snapshot(version, std::iter::empty(), terms.iter().copied());
+        let mut counts = self.kept.terms(version, terms.iter().copied());
         let unknown: Vec<u64> = terms.iter().copied().filter(|term| !counts.contains_key(term)).collect();
         let told = store.term_counts(head, &unknown, within())?;
         let told: Vec<(u64, (u32, u32))> = unknown.into_iter().zip(told).collect();
         counts.extend(told.iter().copied());
-        self.kept.keep_of_snapshot(version, std::iter::empty(), told.into_iter(), MOST_SOURCES);
+        self.kept.keep_terms(version, told.into_iter());
         let holding = |term: u64| counts.get(&term).map_or(0, |(tools, _)| *tools);
         let found = store.candidates(head, &first, &holding, within())?;
         let mut rows = self.rows(head, found, within())?;
@@ -326,7 +367,7 @@ impl Shared {
         let sources = self.sources(head, &keys, within())?;
         let mut request_terms = RequestTerms::default();
         counts.iter().for_each(|(&term, &(tools, sources))| request_terms.insert(term, tools, sources));
-        self.works();
+        self.works(Asked::ForAPick);
         Ok(Engine::of_index(Index::part(&snapshot.of, &ordered, &sources, request_terms)?)?)
     }
 
@@ -356,7 +397,7 @@ impl Shared {
         within: Duration,
     ) -> Result<HashMap<SourceKey, Arc<SourceRow>>, StoreError> {
         let version = head.current.version;
-        let (mut sources, _) = self.kept.of_snapshot(version, keys.iter().copied(), std::iter::empty());
+        let mut sources = self.kept.sources(version, keys.iter().copied());
         let unknown: Vec<SourceKey> = keys.iter().copied().filter(|key| !sources.contains_key(key)).collect();
         let mut read = Vec::with_capacity(unknown.len());
         for (key, bytes) in unknown.iter().zip(self.store.sources(head, &unknown, within)?) {
@@ -366,7 +407,7 @@ impl Shared {
                 .map_err(|damaged| Store::damaged(&self.store, format!("the source {key}: {damaged}")))?;
             read.push((*key, Arc::new(row)));
         }
-        self.kept.keep_of_snapshot(version, read.iter().cloned(), std::iter::empty(), MOST_SOURCES);
+        self.kept.keep_sources(version, read.iter().cloned());
         sources.extend(read);
         Ok(sources)
     }
@@ -383,7 +424,7 @@ impl Shared {
                     "the store has gone back to an older snapshot"
                 );
             }
-            let snapshot = Snapshot::load(&self.store, &current, &self.embedders, &self.kept, self.whole)?;
+            let snapshot = Snapshot::load(&self.store, &current, &self.models, &self.kept, self.whole)?;
             // What is gone shall not stand in for anything.
             let rows: Vec<RowKey> = self.kept.all().into_iter().map(|(key, _)| key).collect();
             for rows in rows.chunks(ROWS_AT_ONCE) {
@@ -405,8 +446,8 @@ fn follow(shared: &Weak<Shared>, stop: &(Mutex<bool>, Condvar)) {
         }
         let Some(shared) = shared.upgrade() else { return };
         match shared.look() {
-            Ok(()) => shared.works(),
-            Err(error) => shared.failed(&error),
+            Ok(()) => shared.works(Asked::ToFollow),
+            Err(error) => shared.failed(&error, Asked::ToFollow),
         }
     }
 }
@@ -430,21 +471,15 @@ impl Snapshot {
     fn load(
         store: &RedisStore,
         current: &Current,
-        embedders: &[Arc<dyn Embedder>],
+        models: &Models,
         kept: &Kept,
         most: usize,
     ) -> Result<Self, StoreError> {
         let head = store.head(current, READ)?;
-        let here: Vec<(String, usize)> =
-            embedders.iter().map(|embedder| (embedder.identity().to_owned(), embedder.dimensions())).collect();
-        if head.models != here {
-            let names = |models: &[(String, usize)]| {
-                models.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
-            };
-            return Err(StoreError::Models { published: names(&head.models), here: names(&here) });
-        }
+        let embedders = models.of(&head)?;
         let whole = head.whole().map_err(|reason| Store::damaged(store, reason))?;
-        let of = PartOf::new(whole, head.counts.clone(), embedders.to_vec());
+        let dimensions: Vec<usize> = head.models.iter().map(|(_, dimensions)| *dimensions).collect();
+        let of = PartOf::new(whole, head.counts.clone(), &dimensions, embedders);
         let of = Arc::new(of.map_err(|damaged| Store::damaged(store, damaged.to_string()))?);
         let whole = if head.counts.tools <= most { Some(Self::whole(store, &head, &of, kept)?) } else { None };
         Ok(Self { head, of, whole, standing_in: Mutex::default() })

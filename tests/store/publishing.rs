@@ -1,9 +1,11 @@
 //! What is published is what is picked from: the same picks, scores and reasons as of a local engine.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use picktools::catalog::Changes;
+use picktools::embed::{Embedder, TunedEmbedder};
 use picktools::store::{SharedEngine, SharedOptions, StoreError, collect, publish, status, verify};
 use picktools::{Catalog, Engine, PickOptions, Query, Selection, Tool};
 use proptest::prelude::*;
@@ -201,4 +203,36 @@ fn a_line_that_breaks_while_all_is_read_is_an_error_with_the_place() {
     let error = opened.expect_err("nothing comes through").to_string();
     assert!(error.contains("did not answer within 500 ms"), "{error}");
     assert!(matches!(server.ask(&["PING"]), Value::SimpleString(_)));
+}
+
+#[test]
+fn a_catalog_is_read_with_the_models_that_it_was_published_with_and_that_are_here() {
+    let server = StoreServer::with_search(&[]);
+    let open = |model: Option<Arc<dyn Embedder>>| {
+        let options = SharedOptions { model, whole: 0, ..SharedOptions::default() };
+        SharedEngine::open(store(&server.url(), "acme"), options)
+    };
+    let tuned = || TunedEmbedder::shared().expect("it is inside").expect("it opens") as Arc<dyn Embedder>;
+    let request = "order a taxi to the airport";
+    let here = |engine: &Engine| ids(&engine.pick(&Query::new(request), &wide()).expect("it picks"));
+    // By words alone.
+    let keyword = Engine::builder(workplace()).keyword_only().build().expect("it is indexed");
+    published(&keyword, &server.url());
+    assert_eq!(ids(&pick(&open(None).expect("it opens"), request, &wide())), here(&keyword));
+    assert!(matches!(open(Some(tuned())), Err(StoreError::Models { .. })), "that model was asked for");
+    // By the static one: all of it is written again.
+    let by_static = Engine::new(workplace()).expect("it is indexed");
+    assert!(published(&by_static, &server.url()).anew);
+    assert_eq!(ids(&pick(&open(None).expect("it opens"), request, &wide())), here(&by_static));
+    assert!(matches!(open(Some(tuned())), Err(StoreError::Models { .. })));
+    // By both: who has one of them ranks by that.
+    let tools = workplace().tools().iter().take(60).map(|tool| Tool::clone(tool)).collect::<Vec<_>>();
+    let few = || Catalog::from_tools(tools.clone()).expect("valid");
+    let both = Engine::builder(few()).embedder(tuned()).build().expect("it is indexed");
+    published(&both, &server.url());
+    assert_eq!(ids(&pick(&open(Some(tuned())).expect("it opens"), request, &wide())), here(&both));
+    assert_eq!(
+        ids(&pick(&open(None).expect("it opens"), request, &wide())),
+        here(&Engine::new(few()).expect("indexed"))
+    );
 }

@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -19,9 +19,17 @@ pub(crate) struct StoreServer {
     more: Vec<String>,
 }
 
+/// A port that nobody has. Of those that connections are given by themselves it is none: while the server is down, a connection to it
+/// could be given its port.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let place = std::process::id().wrapping_mul(37).wrapping_add(u32::from(NEXT.fetch_add(1, Ordering::Relaxed)));
+        let port = 20_000 + u16::try_from(place % 10_000).expect("it is small");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// A file that `scripts/fetch-store.sh` has put into the target folder, wherever the test's package lies.
@@ -34,6 +42,7 @@ fn fetched(name: &str) -> PathBuf {
 fn start(port: u16, folder: &Path, more: &[String]) -> Child {
     Command::new(fetched("valkey-server"))
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+        .args(["--logfile", "log"])
         .arg("--dir")
         .arg(folder)
         .args(more)
@@ -75,7 +84,8 @@ impl StoreServer {
     }
 
     pub(crate) fn ask(&self, command: &[&str]) -> Value {
-        self.try_ask(command).unwrap_or_else(|error| panic!("{command:?}: {error}"))
+        let log = || std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        self.try_ask(command).unwrap_or_else(|error| panic!("{command:?}: {error}; {}", log()))
     }
 
     /// Starts one that has an index.

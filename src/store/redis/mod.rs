@@ -314,6 +314,6 @@ impl Store for RedisStore {
     }
 
     fn damaged(&self, reason: String) -> StoreError {
-        Self::damaged(self, &self.keys.current(), reason)
+        Self::damaged(self, self.keys.current(), reason)
     }
 }

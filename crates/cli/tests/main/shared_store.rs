@@ -25,7 +25,7 @@ impl Store {
 
     /// One that has an index.
     fn with_search() -> Self {
-        Self::with(&["--loadmodule".to_owned(), root("target/store/redisearch.so")])
+        Self::with(&["--loadmodule".to_owned(), root("target/store/redisearch.so").display().to_string()])
     }
 
     fn with(more: &[String]) -> Self {

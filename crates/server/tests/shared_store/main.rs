@@ -1,7 +1,9 @@
 //! Several gateways and a store: what they share, and what becomes of it when the store fails in every way that we know. The store
 //! is the real one that `scripts/fetch-store.sh` installs.
 
-// The store, and a line to it that can be slow or cut.
+// The store, and a line to it that can be slow or cut, as the library's tests have it.
+#[path = "../../../../tests/store/server.rs"]
+#[allow(dead_code, reason = "others need more of it")]
 mod server;
 // Gateways before it, and their clients.
 mod gateways;
