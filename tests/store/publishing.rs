@@ -215,10 +215,11 @@ fn a_catalog_is_read_with_the_models_that_it_was_published_with_and_that_are_her
     let tuned = || TunedEmbedder::shared().expect("it is inside").expect("it opens") as Arc<dyn Embedder>;
     let request = "order a taxi to the airport";
     let here = |engine: &Engine| ids(&engine.pick(&Query::new(request), &wide()).expect("it picks"));
-    // By words alone.
+    // By words alone, which find no tool that has none of them.
     let keyword = Engine::builder(workplace()).keyword_only().build().expect("it is indexed");
     published(&keyword, &server.url());
-    assert_eq!(ids(&pick(&open(None).expect("it opens"), request, &wide())), here(&keyword));
+    let by_words = ids(&pick(&open(None).expect("it opens"), request, &wide()));
+    assert!(by_words.len() > 3 && here(&keyword).starts_with(&by_words), "{by_words:?}");
     assert!(matches!(open(Some(tuned())), Err(StoreError::Models { .. })), "that model was asked for");
     // By the static one: all of it is written again.
     let by_static = Engine::new(workplace()).expect("it is indexed");

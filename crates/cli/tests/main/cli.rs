@@ -521,6 +521,7 @@ fn the_help_lists_options_under_headings() {
             "Options:",
             "Request:",
             "Catalog:",
+            "Shared store:",
             "Who may see what:",
             "Ranking:",
             "Models:",
