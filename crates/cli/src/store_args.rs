@@ -16,8 +16,9 @@ const VARIABLE: &str = "PICKTOOLS_STORE";
 #[derive(Args)]
 #[command(next_help_heading = heading::STORE)]
 pub(super) struct StoreArgs {
-    /// A Redis 8, or a Redis or Valkey with RediSearch, that several share (docs/scale.md): redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE],
-    /// or rediss:// for TLS; or `env` for the address in PICKTOOLS_STORE, where others do not see its password.
+    /// A Redis 8, or a Redis or Valkey with RediSearch, that several share (docs/scale.md): redis://USER:PASSWORD@HOST:PORT/DATABASE, of
+    /// which only the host must be there, or rediss:// for TLS; or `env` for the address in PICKTOOLS_STORE, where others do not see its
+    /// password.
     #[arg(long, value_name = "URL|env")]
     store: Option<String>,
     /// Whose part of the store: tenants share nothing. 1 to 64 of a-z, 0-9 and -.
