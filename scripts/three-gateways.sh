@@ -10,7 +10,7 @@ keep=
 if [ "${1:-}" = --keep ]; then keep=1; shift; fi
 catalog=${1:-fixtures/catalogs/workplace}
 scripts/fetch-store.sh
-cargo build --release --package picktools-cli
+cargo build --release
 work=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$work"' EXIT
 picktools() { target/release/picktools "$@"; }
