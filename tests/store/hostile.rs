@@ -172,6 +172,12 @@ fn a_user_of_one_tenant_cannot_read_the_rows_of_another() {
     let refused = opened.expect_err("it is not for that user").to_string();
     assert!(refused.contains("NOPERM") || refused.contains("No permissions"), "{refused}");
     assert!(!refused.contains("pass@"), "a password is not told: {refused}");
+    let search = ["FT.SEARCH", "picktools:{acme}:g1", "*", "RETURN", "1", "r"];
+    let client = redis::Client::open(as_b.as_str()).expect("an address");
+    let mut connection = client.get_connection().expect("it may come in");
+    let searched: redis::RedisResult<redis::Value> = redis::cmd(search[0]).arg(&search[1..]).query(&mut connection);
+    let refused = searched.expect_err("its index is not for that user either").to_string();
+    assert!(refused.contains("permissions"), "{refused}");
     // Its own part it can publish and read.
     let engine = Engine::new(secrets()).expect("indexed");
     publish(&engine, &store(&as_b, "b"), &|_, _| {}).expect("it may write there");
