@@ -17,9 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use eligibility::Eligibility;
 pub use reason::IneligibleReason;
 
-#[cfg(feature = "redis")]
-use crate::catalog::Whole;
-use crate::catalog::{Catalog, Effects, KnownSources, READ_ONLY, ThreatLevel, Tool, UnknownValue, is_read_only};
+use crate::catalog::{Catalog, Effects, KnownSources, READ_ONLY, ThreatLevel, Tool, UnknownValue, Whole, is_read_only};
 use crate::json::Json;
 use crate::names::{NameTable, Resolution};
 use crate::ranking::ToolId;
@@ -274,7 +272,6 @@ impl Access {
 }
 
 /// What an [`Access`] admits of a catalog of which there are parts.
-#[cfg(feature = "redis")]
 pub(crate) struct WholeVerdict<'a> {
     /// Of each policy whether it is admitted.
     pub(crate) policies: Vec<bool>,
@@ -282,7 +279,6 @@ pub(crate) struct WholeVerdict<'a> {
     sources: SourceVerdict<'a>,
 }
 
-#[cfg(feature = "redis")]
 impl WholeVerdict<'_> {
     /// Returns `true` if it admits tools of this source.
     pub(crate) fn admits_source(&self, source: Option<&str>) -> bool {
@@ -290,7 +286,6 @@ impl WholeVerdict<'_> {
     }
 }
 
-#[cfg(feature = "redis")]
 impl Access {
     /// Decides on the policies and sources of a catalog, but for what it says of single tools.
     pub(crate) fn decide_whole<'a>(&self, whole: &'a Whole) -> WholeVerdict<'a> {

@@ -21,10 +21,8 @@ pub struct Eligibility {
     verdicts: Vec<Vec<IneligibleReason>>,
     /// The reasons that apply to single tools.
     by_tool: BTreeMap<ToolId, Vec<IneligibleReason>>,
-    /// How many tools are eligible that the catalog does not hold, where it is a part of another.
-    elsewhere: usize,
-    /// How many are ineligible of all, where it is a part of another.
-    of_whole: Option<usize>,
+    /// How many tools there are and how many of them are ineligible, where the catalog is a part of another.
+    of_whole: Option<(usize, usize)>,
 }
 
 impl Eligibility {
@@ -78,23 +76,19 @@ impl Eligibility {
                         ineligible += if is_refused { *size } else { 0 };
                     }
                 }
-                of_whole = Some(ineligible);
+                of_whole = Some((whole.of_policies.iter().sum(), ineligible));
             }
         }
         for (tool, reasons) in &by_tool {
             count(reasons, 1);
             if std::mem::take(&mut admitted[tool.index()])
-                && let Some(ineligible) = &mut of_whole
+                && let Some((_, ineligible)) = &mut of_whole
             {
                 *ineligible += 1;
             }
         }
         let total = admitted.iter().filter(|admitted| !**admitted).count();
-        let all: usize = catalog.whole().map_or(0, |whole| whole.of_policies.iter().sum());
-        let elsewhere = all.saturating_sub(of_whole.unwrap_or_default()).saturating_sub(admitted.len() - total);
-        let elsewhere = of_whole.map_or(0, |_| elsewhere);
-        let group = Arc::clone(&grouping.of);
-        Ok(Self { admitted, total, counts, group, verdicts, by_tool, elsewhere, of_whole })
+        Ok(Self { admitted, total, counts, group: Arc::clone(&grouping.of), verdicts, by_tool, of_whole })
     }
 
     /// Admits exactly these tools of a catalog of `tools` tools.
@@ -115,8 +109,7 @@ impl Eligibility {
     fn of_flags(admitted: Vec<bool>) -> Self {
         let total = admitted.iter().filter(|admitted| !**admitted).count();
         let (counts, by_tool) = (BTreeMap::new(), BTreeMap::new());
-        let (group, verdicts) = (Arc::new([]) as Arc<[u32]>, Vec::new());
-        Self { admitted, total, counts, group, verdicts, by_tool, elsewhere: 0, of_whole: None }
+        Self { admitted, total, counts, group: Arc::new([]), verdicts: Vec::new(), by_tool, of_whole: None }
     }
 
     /// Returns `true` if the caller may see and run the tool.
@@ -145,7 +138,7 @@ impl Eligibility {
 
     /// Returns how many tools are ineligible; of a part of a larger catalog, how many of that.
     pub fn ineligible_count(&self) -> usize {
-        self.of_whole.unwrap_or(self.total)
+        self.of_whole.map_or(self.total, |(_, ineligible)| ineligible)
     }
 
     /// Returns how many tools each reason applies to, by its code; a tool with two reasons counts under both.
@@ -174,8 +167,10 @@ impl Eligibility {
         self.admitted.len()
     }
 
-    /// Returns how many tools are eligible.
+    /// Returns how many tools are eligible; of a part of a larger catalog, how many of that, and no fewer than here, whatever is told
+    /// of it.
     pub(crate) fn admitted_count(&self) -> usize {
-        self.admitted.len() - self.total + self.elsewhere
+        let here = self.admitted.len() - self.total;
+        self.of_whole.map_or(here, |(tools, ineligible)| here.max(tools.saturating_sub(ineligible)))
     }
 }

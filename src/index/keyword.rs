@@ -69,7 +69,7 @@ impl KeywordIndex {
     pub(crate) fn look_up(&self, term: &str, kind: TermKind) -> Option<IndexedTerm> {
         let term = TermKey::of(term);
         let postings: Vec<Range<usize>> = self.postings(term).collect();
-        let (holding, tools) = self.counted(term);
+        let (holding, tools) = self.counted(term, postings.iter().map(Range::len).sum());
         if holding == 0 {
             return None;
         }
@@ -80,11 +80,12 @@ impl KeywordIndex {
 
     /// Returns how many tools have a term, of how many.
     pub(crate) fn holding(&self, term: &str) -> (usize, usize) {
-        self.counted(TermKey::of(term))
+        let term = TermKey::of(term);
+        self.counted(term, self.postings(term).map(|postings| postings.len()).sum())
     }
 
-    fn counted(&self, term: TermKey) -> (usize, usize) {
-        let here = self.postings(term).map(|postings| postings.len()).sum();
+    /// Returns how many tools have a term that so many have here, of how many.
+    fn counted(&self, term: TermKey, here: usize) -> (usize, usize) {
         match &self.whole {
             Some((tools, holding)) => (holding.get(&term).map_or(here, |&holding| here.max(holding as usize)), *tools),
             None => (here, self.norms.len()),

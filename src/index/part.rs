@@ -3,7 +3,6 @@
 //! What depends on one tool alone lies in its [`Row`]; what is counted over all tools is told: how many there are, how long they are
 //! on average, and how many hold each term of the request. So the scores of a part are those of the whole.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
@@ -76,7 +75,7 @@ impl PartOf {
     ///
     /// # Errors
     ///
-    /// [`DamagedRow`] when what is counted is none of these models', or no number.
+    /// [`DamagedRow`] when what is counted is of other models, or not a number.
     pub(crate) fn new(
         whole: Whole,
         counts: Counts,
@@ -98,6 +97,17 @@ impl PartOf {
         Ok(Self { whole: Arc::new(whole), counts, counted, embedders, models: dimensions.len(), sources })
     }
 
+    /// A catalog of these tools, decided on as the whole.
+    fn catalog(&self, rows: &[(RowKey, Arc<Row>)]) -> Catalog {
+        let part_tool = |(_, row): &(RowKey, Arc<Row>)| PartTool {
+            tool: Arc::clone(&row.tool),
+            digest: row.digest,
+            source: row.tool.source.as_ref().and_then(|source| self.sources.get(source).copied()),
+            has_bare_name: row.has_bare_name,
+        };
+        Catalog::part(&self.whole, rows.iter().map(part_tool).collect())
+    }
+
     /// The vectors of segments by each model that there is here.
     fn vectors(&self, segments: &Segments) -> Vec<Vectors> {
         let of = |(model, embedder): &NumberedModel| Vectors::new(Arc::clone(embedder), segments.clone(), *model);
@@ -114,20 +124,6 @@ impl Index {
         sources: &HashMap<SourceKey, Arc<SourceRow>>,
         terms: RequestTerms,
     ) -> Result<Self, IndexError> {
-        let part_tool = |(_, row): &(RowKey, Arc<Row>)| PartTool {
-            tool: Arc::clone(&row.tool),
-            digest: row.digest,
-            source: row.tool.source.as_ref().and_then(|source| of.sources.get(source).copied()),
-            has_bare_name: row.has_bare_name,
-        };
-        let catalog = Catalog::part(&of.whole, rows.iter().map(part_tool).collect());
-        let segments = Segments::new(rows.iter().map(|(_, row)| Arc::clone(&row.segment)));
-        let places: HashMap<RowKey, ToolId> = (0..).zip(rows).map(|(place, (key, _))| (*key, ToolId(place))).collect();
-        let copies = rows.iter().filter(|(_, row)| !row.copies.is_empty()).map(|(key, row)| {
-            let originals = row.copies.iter().filter_map(|original| places.get(original).copied());
-            (places[key], originals.collect())
-        });
-        let copies = Copies::of_part(copies.collect::<BTreeMap<_, _>>());
         let of_sources = of.counted.as_ref().map(|counted| {
             let (mut numbers, mut known, mut all) = (Vec::with_capacity(rows.len()), HashMap::new(), Vec::new());
             for (_, row) in rows {
@@ -146,26 +142,41 @@ impl Index {
             }
             Sources::of_part(numbers, all, counted, terms.sources)
         });
-        let vectors = of.vectors(&segments);
-        Ok(Self {
-            names: NameTable::unlogged(&catalog)?,
-            twins: Twins::new(&segments),
-            copies,
-            vectors,
-            keyword: KeywordIndex::of_part(segments, of.counts.tools, of.counts.length, terms.tools),
-            sources: of_sources,
-            catalog,
-            left_out: None,
-            cache: None,
-        })
+        let keyword = |segments| KeywordIndex::of_part(segments, of.counts.tools, of.counts.length, terms.tools);
+        Self::of_rows(of, rows, of.catalog(rows), of_sources, (Segments::of_rows(rows), keyword))
     }
 
     /// Indexes the tools of a snapshot that there are here, be it all of them or not: what is counted is counted over these.
     pub(crate) fn whole(of: &PartOf, rows: &[(RowKey, Arc<Row>)]) -> Result<Self, IndexError> {
-        let index = Self::part(of, rows, &HashMap::new(), RequestTerms::default())?;
-        let segments = index.keyword.segments().together(of.models);
-        let sources = Sources::new(&index.catalog, &segments.postings());
-        Ok(Self { vectors: of.vectors(&segments), keyword: KeywordIndex::new(segments), sources, ..index })
+        let (catalog, segments) = (of.catalog(rows), Segments::of_rows(rows).together(of.models));
+        let sources = Sources::new(&catalog, &segments.postings());
+        Self::of_rows(of, rows, catalog, sources, (segments, KeywordIndex::new))
+    }
+
+    /// Puts together what is known of tools of a snapshot.
+    fn of_rows(
+        of: &PartOf,
+        rows: &[(RowKey, Arc<Row>)],
+        catalog: Catalog,
+        sources: Option<Sources>,
+        (segments, keyword): (Segments, impl FnOnce(Segments) -> KeywordIndex),
+    ) -> Result<Self, IndexError> {
+        let places: HashMap<RowKey, ToolId> = (0..).zip(rows).map(|(place, (key, _))| (*key, ToolId(place))).collect();
+        let copies = rows.iter().filter(|(_, row)| !row.copies.is_empty()).map(|(key, row)| {
+            let originals = row.copies.iter().filter_map(|original| places.get(original).copied());
+            (places[key], originals.collect())
+        });
+        Ok(Self {
+            names: NameTable::unlogged(&catalog)?,
+            twins: Twins::new(&segments),
+            copies: Copies::of_part(copies.collect()),
+            vectors: of.vectors(&segments),
+            keyword: keyword(segments),
+            sources,
+            catalog,
+            left_out: None,
+            cache: None,
+        })
     }
 
     /// Returns what is counted over all tools.

@@ -58,13 +58,13 @@ pub(crate) struct SourceKey(pub(crate) [u8; 16]);
 
 impl fmt::Display for RowKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
     }
 }
 
 impl fmt::Display for SourceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
     }
 }
 
@@ -172,11 +172,8 @@ impl Row {
 
     /// Reads the row that is known by `key`, with vectors by `models`, each with its dimensions.
     pub(crate) fn of_bytes(bytes: &[u8], key: RowKey, models: &[(String, usize)]) -> Result<Self, DamagedRow> {
-        let mut bytes = Bytes::unsealed(bytes)?;
-        let [version, has_bare_name, has_source] = bytes.array()?;
-        if version != VERSION {
-            return Err(DamagedRow(format!("it is of version {version}, not {VERSION}; publish the catalog again")));
-        }
+        let mut bytes = Bytes::of_version(bytes)?;
+        let [has_bare_name, has_source] = bytes.array()?;
         let (has_bare_name, place) = (has_bare_name != 0, u32::from_le_bytes(bytes.array()?));
         let source = Some(SourceKey(bytes.array()?)).filter(|_| has_source != 0);
         let copies = (0..bytes.length(16)?).map(|_| bytes.array().map(RowKey)).collect::<Result<_, _>>()?;
@@ -224,11 +221,7 @@ impl SourceRow {
 
     /// Reads one that has vectors by `models`, each with its dimensions.
     pub(crate) fn of_bytes(bytes: &[u8], models: &[(String, usize)]) -> Result<Self, DamagedRow> {
-        let mut bytes = Bytes::unsealed(bytes)?;
-        let [version] = bytes.array()?;
-        if version != VERSION {
-            return Err(DamagedRow(format!("it is of version {version}, not {VERSION}; publish the catalog again")));
-        }
+        let mut bytes = Bytes::of_version(bytes)?;
         let (terms, count) = bytes.terms()?;
         let counts = bytes.numbers(count, u16::from_le_bytes)?;
         let tools = bytes.length(0)?;
@@ -281,6 +274,15 @@ impl<'a> Bytes<'a> {
         let (bytes, sum) = bytes.split_last_chunk::<8>().ok_or_else(|| damaged("it is cut short"))?;
         let whole = twox_hash::XxHash3_64::oneshot(bytes) == u64::from_le_bytes(*sum);
         whole.then_some(Self(bytes)).ok_or_else(|| damaged("its checksum is wrong"))
+    }
+
+    /// As [`unsealed`](Self::unsealed), where the version is the one that is read here.
+    fn of_version(bytes: &'a [u8]) -> Result<Self, DamagedRow> {
+        let mut bytes = Self::unsealed(bytes)?;
+        match bytes.array()? {
+            [VERSION] => Ok(bytes),
+            [other] => Err(DamagedRow(format!("it is of version {other}, not {VERSION}; publish the catalog again"))),
+        }
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], DamagedRow> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::before::Before;
 use super::postings::Postings;
+use super::row::{Row, RowKey};
 use super::rows::Rows;
 use super::twins::{Likeness, likeness};
 use super::vectors::{catalog_vectors, embed_tools, section};
@@ -121,6 +122,11 @@ impl Segments {
     /// Returns the only segment, as building makes one.
     pub(super) fn whole(&self) -> &Segment {
         &self.0[0].1
+    }
+
+    /// Takes the segments of single tools.
+    pub(super) fn of_rows(rows: &[(RowKey, Arc<Row>)]) -> Self {
+        Self::new(rows.iter().map(|(_, row)| Arc::clone(&row.segment)))
     }
 
     /// Makes one segment of those of single tools.

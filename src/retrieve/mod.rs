@@ -15,6 +15,8 @@ pub(crate) use keyword::keyword;
 pub(crate) use semantic::semantic;
 pub(crate) use terms::{FoundTerm, QueryTerm, query_terms};
 
+use std::cell::LazyCell;
+
 use ndarray::ArrayView2;
 
 use crate::access::Eligibility;
@@ -42,10 +44,10 @@ impl Signal {
     /// Makes a signal of a request's cosine similarities to the tools: the unit vectors of the request are `request`, that of the
     /// whole first, and then those of its sentences, where there are several.
     pub(crate) fn cosines(scores: Vec<f32>, index: &Index, vectors: &Vectors, request: ArrayView2<'_, f32>) -> Self {
-        let sources = index.sources.as_ref().map(|sources| {
-            let request = Rows::of(request);
-            sources.mean(&scores, vectors.model(), |rows| semantic::half_best(&mut rows.products(&request)))
-        });
+        // Only a part of a catalog has tools to score that it does not hold.
+        let request = LazyCell::new(|| Rows::of(request));
+        let score = |rows: &Rows| semantic::half_best(&mut rows.products(&request));
+        let sources = index.sources.as_ref().map(|sources| sources.mean(&scores, vectors.model(), score));
         Self { scores, floor: f32::NEG_INFINITY, ceiling: 1.0, context: None, sources, examples: None }
     }
 

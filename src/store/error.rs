@@ -6,7 +6,7 @@ use crate::index::IndexError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The address is none.
+    /// The address cannot be read.
     #[error("{address:?} is no address of a store: {reason}; write redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]")]
     Address {
         /// The address, without its password.
@@ -14,7 +14,7 @@ pub enum StoreError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The name of a tenant is none.
+    /// A tenant is not called so.
     #[error("{tenant:?} is no name of a tenant: use 1 to 64 lower-case letters, digits and hyphens")]
     Tenant {
         /// The name.

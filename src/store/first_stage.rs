@@ -140,7 +140,7 @@ impl FirstStage {
         query: &Query,
         options: &PickOptions,
         mode: Mode,
-        embedded: &[(usize, &Array2<f32>)],
+        embedded: &[(usize, Array2<f32>)],
         whole: &Whole,
     ) -> Self {
         let mut texts = Vec::new();
@@ -153,7 +153,7 @@ impl FirstStage {
             texts.extend(parts.into_iter().take(MAX_PARTS).map(|part| Words::of(&[part], OF_PART)));
             texts.retain(|words| !words.terms.is_empty());
         }
-        let nearest = |&(model, rows): &(usize, &Array2<f32>)| {
+        let nearest = |&(model, ref rows): &(usize, Array2<f32>)| {
             let near = move |(place, row): (usize, ndarray::ArrayView1<'_, f32>)| {
                 let most = if place == 0 { OF_WHOLE } else { OF_PART };
                 let says_something = row.iter().any(|&value| value != 0.0);

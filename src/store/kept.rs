@@ -1,11 +1,12 @@
 //! Rows that a process keeps of a store: those that were asked for last.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use foldhash::{HashMap, HashMapExt};
 use lru::LruCache;
 
+use super::lock;
 use crate::index::{Row, RowKey, SourceKey, SourceRow};
 
 /// How many counts of terms are kept.
@@ -25,10 +26,6 @@ struct OfSnapshot {
     version: u64,
     sources: HashMap<SourceKey, Arc<SourceRow>>,
     terms: HashMap<u64, (u32, u32)>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Kept {

@@ -23,6 +23,7 @@ mod shared;
 mod upkeep;
 
 use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use self::error::StoreError;
@@ -34,6 +35,11 @@ pub use self::redis::{RedisOptions, RedisStore};
 pub use self::shared::{SharedEngine, SharedOptions, SharedState};
 pub use self::upkeep::{Collected, StoreStatus, Verification, collect, status, verify};
 use crate::index::{RowKey, SourceKey};
+
+/// How long reading much of a store may take, for each answer.
+const READ: Duration = Duration::from_secs(30);
+/// How many rows are read at once where all are.
+const ROWS_AT_ONCE: usize = 2_000;
 
 /// The most tools that are ranked for a request of those that a store holds.
 pub const MAX_CANDIDATES: usize = 500;
@@ -73,7 +79,9 @@ pub(crate) trait Store: Send + Sync {
 
     /// As [`rows`](Self::rows), of sources.
     fn sources(&self, head: &Head, rows: &[SourceKey], within: Duration) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
+}
 
-    /// Says that something that lies there is not what was published.
-    fn damaged(&self, reason: String) -> StoreError;
+/// Whoever panicked while it was held left what it guards as it was.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

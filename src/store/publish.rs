@@ -2,21 +2,19 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use foldhash::{HashMap, HashMapExt};
 use serde::Serialize;
 
 use super::head::{Current, FORMAT, Head};
 use super::redis::TermChanges;
-use super::{RedisStore, Store, StoreError};
+use super::{READ, ROWS_AT_ONCE, RedisStore, Store, StoreError};
 use crate::catalog::{ToolId, Whole};
 use crate::embed::Embedder;
 use crate::engine::Engine;
 use crate::index::{Row, RowKey, SourceKey, SourceRow};
 
-/// How long reading what was published may take.
-const READ: Duration = Duration::from_secs(30);
 /// Where more than one tool of so many has changed, all is written anew beside.
 const FEW: usize = 4;
 /// How many terms lie together: so few that they lie densely.
@@ -69,10 +67,7 @@ pub fn publish(
     let publishing = store.begin()?;
     let before = store.current(READ)?;
     publishing.collect(before.as_ref())?;
-    let old = match &before {
-        Some(current) => Some(store.head(current, READ)?),
-        None => None,
-    };
+    let old = before.as_ref().map(|current| store.head(current, READ)).transpose()?;
     let standings = index.standings(&models);
     let mut place_of: HashMap<RowKey, ToolId> = HashMap::with_capacity(standings.len());
     for (id, (key, _)) in engine.catalog().ids().zip(&standings) {
@@ -87,11 +82,27 @@ pub fn publish(
         Some(old) => store.keys(old, READ)?.into_iter().collect(),
         None => HashSet::new(),
     };
+    let publication = |current: &Current, anew: bool, written: usize, removed: usize| Publication {
+        version: current.version,
+        generation: current.generation,
+        catalog: current.catalog.clone(),
+        tools: current.tools,
+        written,
+        removed,
+        anew,
+        took_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+    };
     let come: Vec<RowKey> = standings.iter().map(|(key, _)| *key).filter(|key| !known.contains(key)).collect();
     let gone: Vec<RowKey> = known.iter().filter(|key| !place_of.contains_key(*key)).copied().collect();
+    if let Some(old) = &old
+        && come.is_empty()
+        && gone.is_empty()
+        && old.current.catalog == engine.catalog().digest()
+    {
+        return Ok(publication(&old.current, false, 0, 0));
+    }
     let whole = Whole::of(engine.catalog());
     let old = old.filter(|_| (come.len() + gone.len()) * FEW <= standings.len());
-    let anew = old.is_none();
     let version = publishing.next_number()?;
     let current = |generation: u64| Current {
         format: FORMAT,
@@ -105,16 +116,6 @@ pub fn publish(
         let tool = place_of[&key];
         (key, Row::of(index, tool, standings[tool.index()].1.clone()))
     };
-    let publication = |current: &Current, written: usize, removed: usize| Publication {
-        version: current.version,
-        generation: current.generation,
-        catalog: current.catalog.clone(),
-        tools: current.tools,
-        written,
-        removed,
-        anew,
-        took_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-    };
     let Some(old) = old else {
         let terms: Vec<(u64, u32)> = index.term_counts().collect();
         let buckets = (terms.len() / TERMS_A_BUCKET).next_power_of_two() as u64;
@@ -126,12 +127,9 @@ pub fn publish(
         let (sources, of_sources) = (index.source_rows(|_| true), index.source_term_counts().into_iter());
         publishing.write_counts(&head, &keys, &sources, terms.into_iter(), of_sources)?;
         publishing.switch(before.as_ref(), &head)?;
-        return Ok(publication(&head.current, keys.len(), known.len()));
+        return Ok(publication(&head.current, true, keys.len(), known.len()));
     };
     let head = Head::new(current(old.current.generation), &embedders, old.buckets, &whole, index.counts());
-    if come.is_empty() && gone.is_empty() && old.current.catalog == head.current.catalog {
-        return Ok(publication(&old.current, 0, 0));
-    }
     let mut changes = Changes { terms: TermChanges::default(), sources: HashSet::new() };
     publishing.write_rows(
         &head,
@@ -140,7 +138,7 @@ pub fn publish(
             progress(done, come.len());
         },
     )?;
-    for gone in gone.chunks(1_000) {
+    for gone in gone.chunks(ROWS_AT_ONCE) {
         for (key, bytes) in gone.iter().zip(store.rows(&old, gone, READ)?) {
             let bytes = bytes.ok_or_else(|| store.damaged(format!("the row {key}"), "it is not there"))?;
             let row = Row::of_bytes(&bytes, *key, &old.models)
@@ -157,7 +155,7 @@ pub fn publish(
     put.iter().for_each(|(_, row)| changes.count(row.held(), 1));
     let left: Vec<SourceKey> = sources.into_iter().filter(|key| put.iter().all(|(other, _)| other != key)).collect();
     publishing.change(&old.current, &head, (&come, &gone), (&put, &left), &changes.terms)?;
-    Ok(publication(&head.current, come.len(), gone.len()))
+    Ok(publication(&head.current, false, come.len(), gone.len()))
 }
 
 /// What a publication changes of what is counted.

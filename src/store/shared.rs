@@ -1,7 +1,7 @@
 //! Picking from a catalog that lies in a store.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use foldhash::HashMap;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::first_stage::{FirstStage, name_tag};
 use super::head::{Current, Head};
 use super::kept::Kept;
-use super::{RedisStore, SnapshotStatus, Store, StoreError};
+use super::{READ, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError, lock};
 use crate::deadline::Deadline;
 use crate::embed::{Embedder, ModelKind, StaticEmbedder};
 use crate::engine::{Embeddings, Engine};
@@ -25,10 +25,6 @@ use crate::selection::{Degraded, Selection, SnapshotReport, Stage, StageReport, 
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a store that failed is not asked for.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long reading a whole snapshot may take.
-const READ: Duration = Duration::from_secs(30);
-/// How many rows are read at once of a whole snapshot.
-const ROWS_AT_ONCE: usize = 2_000;
 
 /// How a shared catalog is picked from.
 #[derive(Clone)]
@@ -144,10 +140,6 @@ struct Fault {
 enum Asked {
     ForAPick,
     ToFollow,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for SharedEngine {
@@ -334,8 +326,7 @@ impl Shared {
                 }
             }
         }
-        let borrowed: Vec<_> = embedded.iter().map(|(model, rows)| (*model, rows)).collect();
-        let first = FirstStage::new(query, options, mode, &borrowed, &snapshot.of.whole);
+        let first = FirstStage::new(query, options, mode, &embedded, &snapshot.of.whole);
         let version = head.current.version;
         let terms = first.terms();
         let mut counts = self.kept.terms(version, terms.iter().copied());
@@ -361,8 +352,7 @@ impl Shared {
             more.retain(|key| !rows.contains_key(key));
             rows.extend(self.rows(head, more, within())?);
         }
-        let mut ordered: Vec<(RowKey, Arc<Row>)> = rows.into_iter().collect();
-        ordered.sort_unstable_by_key(|(key, row)| (row.place, *key));
+        let ordered = in_order(rows);
         let keys: BTreeSet<SourceKey> = ordered.iter().filter_map(|(_, row)| row.source).collect();
         let sources = self.sources(head, &keys, within())?;
         let mut request_terms = RequestTerms::default();
@@ -380,14 +370,8 @@ impl Shared {
     ) -> Result<HashMap<RowKey, Arc<Row>>, StoreError> {
         let keys: Vec<RowKey> = keys.into_iter().collect();
         let current = self.store.are_current(head, &keys, within)?;
-        let keys: Vec<RowKey> =
-            keys.into_iter().zip(current).filter(|(_, current)| *current).map(|(key, _)| key).collect();
-        let mut rows = self.kept.rows(keys.iter().copied());
-        let unknown: Vec<RowKey> = keys.into_iter().filter(|key| !rows.contains_key(key)).collect();
-        let read = read_rows(&self.store, head, &unknown, within)?;
-        self.kept.keep(read.iter().cloned());
-        rows.extend(read);
-        Ok(rows)
+        let keys = keys.into_iter().zip(current).filter(|(_, current)| *current).map(|(key, _)| key);
+        gather(&self.store, head, &self.kept, keys.collect(), within)
     }
 
     fn sources(
@@ -404,7 +388,7 @@ impl Shared {
             // One that has gone meanwhile says nothing.
             let Some(bytes) = bytes else { continue };
             let row = SourceRow::of_bytes(&bytes, &head.models)
-                .map_err(|damaged| Store::damaged(&self.store, format!("the source {key}: {damaged}")))?;
+                .map_err(|damaged| self.store.damaged(format!("the source {key}"), damaged))?;
             read.push((*key, Arc::new(row)));
         }
         self.kept.keep_sources(version, read.iter().cloned());
@@ -452,19 +436,43 @@ fn follow(shared: &Weak<Shared>, stop: &(Mutex<bool>, Condvar)) {
     }
 }
 
+/// Returns rows, those that are kept and the others as they are read. One that has gone meanwhile is not among them.
+fn gather(
+    store: &RedisStore,
+    head: &Head,
+    kept: &Kept,
+    keys: Vec<RowKey>,
+    within: Duration,
+) -> Result<HashMap<RowKey, Arc<Row>>, StoreError> {
+    let mut rows = kept.rows(keys.iter().copied());
+    let unknown: Vec<RowKey> = keys.into_iter().filter(|key| !rows.contains_key(key)).collect();
+    for unknown in unknown.chunks(ROWS_AT_ONCE) {
+        let read = read_rows(store, head, unknown, within)?;
+        kept.keep(read.iter().cloned());
+        rows.extend(read);
+    }
+    Ok(rows)
+}
+
 fn read_rows(
-    store: &dyn Store,
+    store: &RedisStore,
     head: &Head,
     keys: &[RowKey],
     within: Duration,
 ) -> Result<Vec<(RowKey, Arc<Row>)>, StoreError> {
     let read = store.rows(head, keys, within)?;
     let rows = keys.par_iter().zip(read).filter_map(|(key, bytes)| {
-        // One that has gone meanwhile is no candidate.
         let row = Row::of_bytes(&bytes?, *key, &head.models);
-        Some(row.map(|row| (*key, Arc::new(row))).map_err(|damaged| store.damaged(format!("the row {key}: {damaged}"))))
+        Some(row.map(|row| (*key, Arc::new(row))).map_err(|damaged| store.damaged(format!("the row {key}"), damaged)))
     });
     rows.collect()
+}
+
+/// Puts rows in the order of their snapshot.
+fn in_order(rows: impl IntoIterator<Item = (RowKey, Arc<Row>)>) -> Vec<(RowKey, Arc<Row>)> {
+    let mut rows: Vec<(RowKey, Arc<Row>)> = rows.into_iter().collect();
+    rows.sort_unstable_by_key(|(key, row)| (row.place, *key));
+    rows
 }
 
 impl Snapshot {
@@ -477,42 +485,32 @@ impl Snapshot {
     ) -> Result<Self, StoreError> {
         let head = store.head(current, READ)?;
         let embedders = models.of(&head)?;
-        let whole = head.whole().map_err(|reason| Store::damaged(store, reason))?;
+        let whole = head.whole().map_err(|reason| store.damaged("the snapshot", reason))?;
         let dimensions: Vec<usize> = head.models.iter().map(|(_, dimensions)| *dimensions).collect();
         let of = PartOf::new(whole, head.counts.clone(), &dimensions, embedders);
-        let of = Arc::new(of.map_err(|damaged| Store::damaged(store, damaged.to_string()))?);
+        let of = Arc::new(of.map_err(|damaged| store.damaged("the snapshot", damaged))?);
         let whole = if head.counts.tools <= most { Some(Self::whole(store, &head, &of, kept)?) } else { None };
         Ok(Self { head, of, whole, standing_in: Mutex::default() })
     }
 
     /// Reads all of a snapshot.
     fn whole(store: &RedisStore, head: &Head, of: &PartOf, kept: &Kept) -> Result<Engine, StoreError> {
-        let keys = store.keys(head, READ)?;
-        let mut rows: Vec<(RowKey, Arc<Row>)> = kept.rows(keys.iter().copied()).into_iter().collect();
-        let known: HashMap<RowKey, ()> = rows.iter().map(|(key, _)| (*key, ())).collect();
-        let unknown: Vec<RowKey> = keys.iter().copied().filter(|key| !known.contains_key(key)).collect();
-        for unknown in unknown.chunks(ROWS_AT_ONCE) {
-            let read = read_rows(store, head, unknown, READ)?;
-            kept.keep(read.iter().cloned());
-            rows.extend(read);
-        }
+        let rows = gather(store, head, kept, store.keys(head, READ)?, READ)?;
         if rows.len() != head.counts.tools {
             let reason = format!("it has {} tools, and {} of them lie there", head.counts.tools, rows.len());
-            return Err(Store::damaged(store, reason));
+            return Err(store.damaged("the snapshot", reason));
         }
-        rows.sort_unstable_by_key(|(key, row)| (row.place, *key));
-        Ok(Engine::of_index(Index::whole(of, &rows)?)?)
+        Ok(Engine::of_index(Index::whole(of, &in_order(rows))?)?)
     }
 
     /// Returns an engine of the tools that are kept here; `None` where there are none.
     fn stand_in(&self, kept: &Kept) -> Result<Option<Engine>, PickError> {
         let mut standing_in = lock(&self.standing_in);
         if standing_in.as_ref().is_none_or(|(rows, _)| *rows < kept.len()) {
-            let mut rows = kept.all();
+            let rows = in_order(kept.all());
             if rows.is_empty() {
                 return Ok(None);
             }
-            rows.sort_unstable_by_key(|(key, row)| (row.place, *key));
             let engine = Engine::of_index(Index::whole(&self.of, &rows)?)?;
             *standing_in = Some((rows.len(), engine));
         }

@@ -1,16 +1,10 @@
 //! What operators ask of a store: what lies there, whether it is whole, and to remove what nothing needs.
 
-use std::time::Duration;
-
 use serde::Serialize;
 
-use super::{RedisStore, SnapshotStatus, Store, StoreError};
+use super::{READ, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError};
 use crate::index::{Row, RowKey, SourceKey, SourceRow};
 
-/// How long one answer may take.
-const READ: Duration = Duration::from_secs(30);
-/// How many rows are read at once.
-const ROWS_AT_ONCE: usize = 2_000;
 /// The most faults that are told one by one.
 const MOST_FAULTS: usize = 100;
 

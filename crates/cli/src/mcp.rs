@@ -10,7 +10,7 @@ use clap::Args;
 use picktools::Catalog;
 use picktools::import::mcp::Configuration;
 #[cfg(feature = "redis")]
-use picktools::store::{SharedEngine, SharedOptions, StoreError};
+use picktools::store::{RedisStore, SharedEngine, SharedOptions, StoreError};
 use picktools_server::settings::{AuditSettings, Mode, ProviderSettings, ProxySettings, Role, Share, Unsafe};
 use picktools_server::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings, Store};
 
@@ -54,6 +54,10 @@ pub(super) struct GatewayArgs {
     state_dir: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
+    /// Where a catalog is looked for, on connections that are kept.
+    #[cfg(feature = "redis")]
+    #[arg(skip)]
+    catalog_store: std::cell::RefCell<Option<RedisStore>>,
     /// The catalog in the store, once there is one.
     #[cfg(feature = "redis")]
     #[arg(skip)]
@@ -264,7 +268,10 @@ impl GatewayArgs {
         if let Some(engine) = &*self.engine.borrow() {
             return Ok(Some(engine.clone()));
         }
-        let Some(store) = self.store.catalog_store()? else { return Ok(None) };
+        if self.catalog_store.borrow().is_none() {
+            *self.catalog_store.borrow_mut() = self.store.catalog_store()?;
+        }
+        let Some(store) = self.catalog_store.borrow().clone() else { return Ok(None) };
         match SharedEngine::open(store, SharedOptions { whole: MOST_SHARED, ..SharedOptions::default() }) {
             Ok(engine) => Ok(self.engine.borrow_mut().insert(engine).clone().into()),
             Err(StoreError::Empty { .. }) => Ok(None),

@@ -63,7 +63,7 @@ fn look(store: &Store, upstreams: &[Arc<Upstream>]) -> Result<Vec<Option<Duratio
     }
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let answer = store.run(Purpose::Circuits, LEFT, &keys, &[])?;
-    // What has no end is none of ours.
+    // A key that never ends was not written by a gateway.
     let left = |answer: &Answer| match answer {
         Answer::Number(left @ 1..) => u64::try_from(*left).ok().map(Duration::from_millis),
         _ => None,

@@ -190,7 +190,7 @@ impl Door {
     /// Takes up a session that another gateway began, where it is this guest's.
     async fn adopt(&self, session: &str, guest: &Arc<Guest>) -> bool {
         let Some(shared) = &self.shared else { return false };
-        // To a guest, a session of somebody else here is none.
+        // A session of somebody else that is here does not exist for a guest.
         let is_here = lock(&self.sessions).contains_key(session);
         if is_here || !shared.is_of(session, &guest.identity()).await {
             return false;

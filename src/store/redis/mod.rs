@@ -6,7 +6,7 @@ mod writing;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use half::f16;
@@ -16,7 +16,7 @@ use self::keys::{Generation, Keys};
 pub(super) use self::writing::TermChanges;
 use super::first_stage::{FirstStage, Words};
 use super::head::{Current, FORMAT, Head};
-use super::{MAX_CANDIDATES, Store, StoreError};
+use super::{MAX_CANDIDATES, Store, StoreError, lock};
 use crate::index::{RowKey, SourceKey};
 
 /// The most connections that are kept for the next call.
@@ -42,14 +42,15 @@ impl RedisOptions {
     }
 }
 
-/// A tenant's part of a Redis or Valkey.
+/// A tenant's part of a Redis or Valkey. Cloning is cheap and shares connections.
+#[derive(Clone)]
 pub struct RedisStore {
     client: redis::Client,
     /// The address without the password.
     shown: String,
     keys: Keys,
     timeout: Duration,
-    idle: Mutex<Vec<Connection>>,
+    idle: Arc<Mutex<Vec<Connection>>>,
 }
 
 impl fmt::Debug for RedisStore {
@@ -70,13 +71,13 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the address or the tenant is none.
+    /// [`StoreError`] when the address cannot be read, or a tenant is not called so.
     pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
         let shown = shown(&options.address);
         let client = redis::Client::open(options.address)
             .map_err(|error| StoreError::Address { address: shown.clone(), reason: error.to_string() })?;
         let keys = Keys::new(&options.tenant)?;
-        Ok(Self { client, shown, keys, timeout: options.timeout, idle: Mutex::default() })
+        Ok(Self { client, shown, keys, timeout: options.timeout, idle: Arc::default() })
     }
 
     /// Returns the address, without user and password.
@@ -115,7 +116,7 @@ impl RedisStore {
         if within.is_zero() {
             return Err(self.unavailable("no time is left to ask it"));
         }
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = lock(&self.idle).pop();
         let told = |error: redis::RedisError| match error.is_timeout() {
             true => self.unavailable(format!("it did not answer within {} ms", within.as_millis())),
             false => self.unavailable(error),
@@ -127,7 +128,7 @@ impl RedisStore {
         connection.set_read_timeout(Some(within)).map_err(told)?;
         connection.set_write_timeout(Some(within)).map_err(told)?;
         let answer = ask(&mut connection).map_err(told)?;
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.idle);
         if idle.len() < MOST_IDLE {
             idle.push(connection);
         }
@@ -311,9 +312,5 @@ impl Store for RedisStore {
     fn sources(&self, head: &Head, rows: &[SourceKey], within: Duration) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let generation = self.generation(head);
         self.values(rows.iter().map(|&row| generation.source(row)), None, within)
-    }
-
-    fn damaged(&self, reason: String) -> StoreError {
-        Self::damaged(self, self.keys.current(), reason)
     }
 }

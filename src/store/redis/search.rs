@@ -179,7 +179,7 @@ mod tests {
             };
             let options = PickOptions { access, in_use: vec![name], ..PickOptions::default() };
             let rows = ndarray::Array2::from_elem((1, 4), 0.5);
-            let first = FirstStage::new(&Query::new(&request), &options, Mode::Hybrid, &[(0, &rows)], &whole);
+            let first = FirstStage::new(&Query::new(&request), &options, Mode::Hybrid, &[(0, rows)], &whole);
             let words = first.texts.iter().filter_map(|words| {
                 let terms: Vec<_> = words.terms.iter().map(|&(term, weight)| (term, weight, 1)).collect();
                 of_words("i", &first.filter, &terms, words.most)

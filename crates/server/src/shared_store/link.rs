@@ -142,7 +142,7 @@ mod without {
     use crate::shared_store::Answer;
     use crate::shared_store::fault::Failure;
 
-    /// There is none.
+    /// Nothing can be connected to.
     pub(in super::super) enum Link {}
 
     impl Link {

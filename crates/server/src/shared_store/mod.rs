@@ -84,7 +84,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the address is none, the tenant is not 1 to 64 of `a-z`, `0-9` and `-`, or the program was built without
+    /// [`StateError`] when the address cannot be read, the tenant is not 1 to 64 of `a-z`, `0-9` and `-`, or the program was built without
     /// the feature `redis`.
     pub fn open(url: &str, tenant: &str) -> Result<Self, StateError> {
         let refused = |message: String| StateError { path: "the store".into(), message };
