@@ -50,8 +50,7 @@ use crate::catalog::{Catalog, ChangeError, Changes, Tool};
 use crate::examples::{ExampleStats, Examples};
 use crate::fuse::Mode;
 pub use crate::fuse::{Retriever, RetrieverScores};
-use crate::index::Index;
-use crate::index::{ExampleConfig, ExampleIndex};
+use crate::index::{CountedExamples, ExampleConfig, ExampleIndex, Index, KnownExamples, Row, RowKey};
 pub use crate::index::{IndexError, IndexStats, MemoryPart};
 use crate::names::SkillReport;
 use crate::options::{PickError, PickOptions};
@@ -130,11 +129,17 @@ impl Engine {
         EngineBuilder::new(catalog)
     }
 
-    /// Picks from an index as it is, with the examples of its tools.
-    pub(crate) fn of_index(index: Index) -> Result<Self, IndexError> {
+    /// Picks from an index of tools with these rows, as it is, with the examples of the tools; `of_whole` tells what is counted over
+    /// those of all tools, where there are some of them.
+    pub(crate) fn of_rows(
+        index: Index,
+        rows: &[(RowKey, Arc<Row>)],
+        of_whole: Option<CountedExamples>,
+    ) -> Result<Self, IndexError> {
         let has_examples = !index.catalog.exemplified().is_empty();
+        let known = KnownExamples::of_rows(rows, of_whole);
         let examples =
-            has_examples.then(|| ExampleIndex::build(&index, Examples::default(), &ExampleConfig::default(), None));
+            has_examples.then(|| ExampleIndex::build(&index, Examples::default(), &ExampleConfig::default(), &known));
         Ok(Self {
             examples: examples.transpose()?.map(Arc::new),
             index: Arc::new(index),
@@ -151,6 +156,11 @@ impl Engine {
     /// Returns the index.
     pub(crate) fn index(&self) -> &Arc<Index> {
         &self.index
+    }
+
+    /// Returns the examples that it was given and those of the tools, where there are some.
+    pub(crate) fn examples(&self) -> Option<&ExampleIndex> {
+        self.examples.as_deref()
     }
 
     /// Returns the catalog.
@@ -201,7 +211,7 @@ impl Engine {
         let learned = match &self.examples {
             Some(examples) => examples.learn(&self.index, served)?,
             None => {
-                let none = ExampleIndex::build(&self.index, Examples::default(), &ExampleConfig::default(), None)?;
+                let none = ExampleIndex::of_definitions(&self.index)?;
                 none.learn(&self.index, served)?
             }
         };
@@ -249,7 +259,7 @@ impl Engine {
         let examples = match &self.examples {
             Some(examples) => Some(examples.of_changed(&index)?),
             None if index.catalog.exemplified().is_empty() => None,
-            None => Some(ExampleIndex::build(&index, Examples::default(), &ExampleConfig::default(), None)?),
+            None => Some(ExampleIndex::of_definitions(&index)?),
         };
         Ok(Self {
             skills: skills.map(Arc::new),

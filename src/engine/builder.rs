@@ -11,7 +11,9 @@ use crate::deadline::Deadline;
 use crate::embed::{EmbedError, Embedder, StaticEmbedder};
 use crate::examples::Examples;
 use crate::fuse::Retriever;
-use crate::index::{ExampleConfig, ExampleIndex, Index, IndexConfig, IndexError, Optional, Progress, Source};
+use crate::index::{
+    ExampleConfig, ExampleIndex, Index, IndexConfig, IndexError, KnownExamples, Optional, Progress, Source,
+};
 use crate::names::Skill;
 use crate::rerank::Reranker;
 use crate::scorer::Scorer;
@@ -190,8 +192,8 @@ impl EngineBuilder {
             index.leave_out(reason);
         }
         let is_wanted = self.examples.is_some() || !index.catalog.exemplified().is_empty();
-        let examples = is_wanted
-            .then(|| ExampleIndex::build(&index, self.examples.unwrap_or_default(), &of_examples, None).map(Arc::new));
+        let (given, none_known) = (self.examples.unwrap_or_default(), KnownExamples::default());
+        let examples = is_wanted.then(|| ExampleIndex::build(&index, given, &of_examples, &none_known).map(Arc::new));
         let prior = self.sequences.map(|sequences| Arc::new(Prior::new(Arc::new(sequences), &index.names)));
         Ok(Engine {
             index: Arc::new(index),

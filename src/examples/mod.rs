@@ -292,15 +292,25 @@ pub(crate) struct Counting {
     pub(crate) origin: ExampleOrigin,
 }
 
+/// The examples of a tool's definition.
+fn defined(tool: ToolId, definition: &Tool) -> impl Iterator<Item = Counting> {
+    let request = move |request: &String| Counting { tool, request: read(request), origin: ExampleOrigin::Definition };
+    definition.examples.iter().map(request)
+}
+
+/// The examples of a tool's definition that count, whatever others there are: those come after them.
+pub(crate) fn counting_of(definition: &Tool) -> Vec<String> {
+    let mut counted = Counted::default();
+    let requests = defined(ToolId(0), definition).map(|example| example.request);
+    requests.filter(|request| counted.count(request) == Fate::Counts).collect()
+}
+
 /// The examples that count of a catalog's own and of `more`, in the order of the tools; with what became of the others.
 pub(crate) fn counting(catalog: &Catalog, names: &NameTable, more: &Examples) -> (Vec<Counting>, ExampleStats) {
     let mut stats = ExampleStats::default();
     let mut of_tools: Vec<Vec<Counting>> = vec![Vec::new(); catalog.len()];
     for &tool in catalog.exemplified() {
-        let Tool { examples, .. } = &**catalog.tool(tool);
-        let own =
-            examples.iter().map(|request| Counting { tool, request: read(request), origin: ExampleOrigin::Definition });
-        of_tools[tool.index()].extend(own);
+        of_tools[tool.index()].extend(defined(tool, catalog.tool(tool)));
     }
     let mut unknown = HashSet::new();
     for example in more.iter() {

@@ -3,6 +3,7 @@
 //! They are no part of the tools' documents: a tool with fifty examples is no longer than one with none, and its text means what
 //! it meant.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -10,13 +11,16 @@ use foldhash::{HashMap, HashMapExt};
 use ndarray::Array2;
 use rayon::prelude::*;
 
+use super::row::{Row, RowKey};
 use super::rows::Rows;
+use super::sources::Holding;
 use super::terms::TermKey;
 use super::vectors::{Texts, embed_texts};
 use super::{Index, IndexError, Progress, Vectors};
+use crate::catalog::Tool;
 use crate::deadline::{Deadline, Missed};
-use crate::embed::{Embedder, ModelKind, Role};
-use crate::examples::{Counting, ExampleStats, Examples, Vocabulary, counting};
+use crate::embed::{ModelKind, Role};
+use crate::examples::{Counting, ExampleOrigin, ExampleStats, Examples, Vocabulary, counting, counting_of};
 use crate::ranking::ToolId;
 use crate::text::{Analyzer, TermKind};
 
@@ -39,6 +43,42 @@ pub(crate) struct ExampleConfig {
 /// The examples that hold a term, ascending, and how often each does.
 type Postings = HashMap<TermKey, Vec<(u32, u32)>>;
 
+/// What is known of examples before they are indexed.
+#[derive(Default)]
+pub(crate) struct KnownExamples<'k> {
+    /// By what is asked, the vectors by each model and the place among them.
+    vectors: HashMap<Cow<'k, str>, (&'k [Rows], usize)>,
+    /// What is counted over those of all tools, where there are some of the tools here.
+    of_whole: Option<CountedExamples>,
+}
+
+/// What is counted over the examples of the definitions of all tools of a snapshot.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CountedExamples {
+    /// How many there are.
+    pub(super) number: usize,
+    /// How many words they have together.
+    pub(super) words: u64,
+    /// How many hold each term of a request.
+    pub(super) holding: Holding,
+}
+
+impl<'k> KnownExamples<'k> {
+    /// Takes those of tools' definitions; `of_whole` where these are not all tools.
+    pub(crate) fn of_rows(rows: &'k [(RowKey, Arc<Row>)], of_whole: Option<CountedExamples>) -> Self {
+        let known = rows.iter().filter(|(_, row)| !row.examples.is_empty()).flat_map(|(_, row)| {
+            let requests = counting_of(&row.tool).into_iter().enumerate();
+            requests.map(|(place, request)| (request.into(), (row.examples.as_slice(), place)))
+        });
+        Self { vectors: known.collect(), of_whole }
+    }
+
+    fn vector(&self, request: &str, model: usize) -> Option<(&'k Rows, usize)> {
+        let (vectors, place) = self.vectors.get(request)?;
+        Some((vectors.get(model)?, *place))
+    }
+}
+
 /// The examples of the tools of one snapshot.
 pub(crate) struct ExampleIndex {
     /// Those that are not the catalog's own, as they were given.
@@ -50,20 +90,25 @@ pub(crate) struct ExampleIndex {
     /// BM25's denominator without the term frequency, by example.
     norms: Vec<f32>,
     postings: Postings,
-    /// By the number of the model: one example a row, of unit length, or of zeros where the model knows nothing of it.
+    /// By the number of the model: one example a row, of unit length, or of zeros where the model knows nothing of it. Empty for models
+    /// that there are not.
     vectors: Vec<Rows>,
+    /// How many are of definitions, and how many words these have together.
+    defined: (usize, u64),
+    /// What is counted over all tools, where there are some of them here.
+    of_whole: Option<CountedExamples>,
     /// Why the optional model has no vectors of them.
     pub(crate) left_out: Option<String>,
     vocabulary: Arc<OnceLock<Vocabulary>>,
 }
 
 impl ExampleIndex {
-    /// Indexes the examples of the tools of `index` and those that are `given`; what `known` has is not embedded again.
+    /// Indexes the examples of the tools of `index` and those that are `given`; what is `known` is not embedded again.
     pub(crate) fn build(
         index: &Index,
         given: Examples,
         config: &ExampleConfig,
-        known: Option<&Self>,
+        known: &KnownExamples<'_>,
     ) -> Result<Self, IndexError> {
         let (counting, stats) = counting(&index.catalog, &index.names, &given);
         let mut tools: Vec<(ToolId, usize)> = Vec::new();
@@ -73,22 +118,30 @@ impl ExampleIndex {
                 _ => tools.push((example.tool, place + 1)),
             }
         }
-        let (norms, postings) = postings(&counting);
+        let analysed = analyse(counting.iter().map(|example| &*example.request));
+        let defined = |example: &Counting| example.origin == ExampleOrigin::Definition;
+        let words = |(example, analysed): (&Counting, &Analysed)| defined(example).then_some(analysed.words);
+        let of_definitions = counting.iter().zip(&analysed).filter_map(words).map(u64::from);
+        let (norms, postings) = postings(&analysed, known.of_whole.as_ref());
         let mut examples = Self {
             given,
-            counting,
             stats,
             tools,
             norms,
             postings,
             vectors: Vec::new(),
+            defined: (counting.iter().filter(|example| defined(example)).count(), of_definitions.sum()),
+            of_whole: known.of_whole.clone(),
             left_out: None,
             vocabulary: Arc::default(),
+            counting,
         };
-        for (number, vectors) in index.vectors.iter().enumerate() {
-            let known = known.and_then(|known| Some((known, known.vectors.get(number)?)));
-            match examples.embed(vectors.embedder(), config, known)? {
-                Ok(rows) => examples.vectors.push(rows),
+        for vectors in &index.vectors {
+            match examples.embed(vectors, config, known)? {
+                Ok(rows) => {
+                    examples.vectors.resize_with(vectors.model(), || Rows::zeros(0, 1));
+                    examples.vectors.push(rows);
+                }
                 Err(reason) => {
                     examples.left_out = Some(reason);
                     break;
@@ -98,9 +151,14 @@ impl ExampleIndex {
         Ok(examples)
     }
 
+    /// Indexes the examples of the tools' definitions alone.
+    pub(crate) fn of_definitions(index: &Index) -> Result<Self, IndexError> {
+        Self::build(index, Examples::default(), &ExampleConfig::default(), &KnownExamples::default())
+    }
+
     /// Indexes the same examples for the tools of another snapshot.
     pub(crate) fn of_changed(&self, index: &Index) -> Result<Self, IndexError> {
-        Self::build(index, self.given.clone(), &ExampleConfig::default(), Some(self))
+        Self::build(index, self.given.clone(), &ExampleConfig::default(), &self.known())
     }
 
     /// Indexes what tools have served since, besides.
@@ -114,25 +172,22 @@ impl ExampleIndex {
         for (tool, request) in served {
             given.learn(tool, request, vocabulary);
         }
-        let learned = Self::build(index, given, &ExampleConfig::default(), Some(self))?;
+        let learned = Self::build(index, given, &ExampleConfig::default(), &self.known())?;
         Ok(Self { vocabulary: Arc::clone(&self.vocabulary), ..learned })
     }
 
     /// The vectors of all examples by one model; or why there are none in time.
     fn embed(
         &self,
-        embedder: &Arc<dyn Embedder>,
+        vectors: &Vectors,
         config: &ExampleConfig,
-        known: Option<(&Self, &Rows)>,
+        known: &KnownExamples<'_>,
     ) -> Result<Result<Rows, String>, IndexError> {
+        let embedder = vectors.embedder();
         let mut all = Rows::zeros(self.counting.len(), embedder.dimensions());
-        let mut places: HashMap<&str, usize> = HashMap::new();
-        if let Some((known, _)) = known {
-            places.extend(known.counting.iter().enumerate().map(|(place, example)| (&*example.request, place)));
-        }
         let (mut texts, mut rows) = (Vec::new(), Vec::new());
         for (row, example) in self.counting.iter().enumerate() {
-            match known.and_then(|(_, vectors)| Some((vectors, *places.get(&*example.request)?))) {
+            match known.vector(&example.request, vectors.model()) {
                 Some((vectors, place)) => all.copy(row, vectors, place),
                 None => {
                     rows.push(row);
@@ -167,6 +222,35 @@ impl ExampleIndex {
             Err(IndexError::Embed(error)) if hurried.is_some() && error.may_pass() => Ok(Err(error.to_string())),
             Err(error) => Err(error),
         }
+    }
+
+    fn known(&self) -> KnownExamples<'_> {
+        let known = self.counting.iter().enumerate();
+        let vectors = self.vectors.as_slice();
+        let known = known.map(|(place, example)| (example.request.as_str().into(), (vectors, place)));
+        KnownExamples { vectors: known.collect(), of_whole: None }
+    }
+
+    /// Returns the vectors of the examples of one tool's definition by each model, which come first among its examples.
+    pub(crate) fn of_definition(&self, tool: ToolId) -> Vec<Rows> {
+        let places = self.of(tool);
+        let defined = places.take_while(|&place| self.counting[place].origin == ExampleOrigin::Definition);
+        let places: Vec<usize> = defined.collect();
+        let gathered = |rows: &Rows| Rows::gathered(places.iter().map(|&place| (rows, place)));
+        self.vectors.iter().filter_map(gathered).collect()
+    }
+
+    /// Returns how many examples of definitions there are, and how many words they have together.
+    pub(crate) fn defined(&self) -> (usize, u64) {
+        self.defined
+    }
+
+    /// Returns every term that examples of definitions hold, with how many do.
+    pub(crate) fn term_counts(&self) -> impl Iterator<Item = (u64, u32)> {
+        let is_defined = |place: u32| self.counting[place as usize].origin == ExampleOrigin::Definition;
+        let count = move |held: &[(u32, u32)]| held.iter().filter(|(place, _)| is_defined(*place)).count();
+        let counts = self.postings.iter().map(move |(term, held)| (term.0, super::terms::number(count(held))));
+        counts.filter(|(_, count)| *count > 0)
     }
 
     /// Returns `true` if no tool has an example.
@@ -207,7 +291,11 @@ impl ExampleIndex {
     ) -> impl Iterator<Item = (usize, f32)> + use<'_> {
         let held = self.postings.get(&TermKey::of(term)).map_or(&[][..], Vec::as_slice);
         let (holding, tools) = index.keyword.holding(term);
-        let idf = (1.0 + (tools + self.len()) as f32 / (holding + held.len()) as f32).ln();
+        let (number, of_examples) = match &self.of_whole {
+            Some(whole) => (whole.number, whole.holding.get(&TermKey::of(term)).map_or(0, |&holding| holding as usize)),
+            None => (self.len(), held.len()),
+        };
+        let idf = (1.0 + (tools + number) as f32 / (holding + of_examples.max(held.len())) as f32).ln();
         let weight = if kind == TermKind::Pair { PAIR_WEIGHT } else { 1.0 } * idf * (K1 + 1.0);
         held.iter().map(move |&(place, frequency)| {
             let (place, frequency) = (place as usize, frequency as f32);
@@ -228,23 +316,48 @@ impl std::fmt::Debug for ExampleIndex {
     }
 }
 
-/// BM25's norms and the postings of examples.
-fn postings(counting: &[Counting]) -> (Vec<f32>, Postings) {
-    let analyse = |analyzer: &mut Analyzer, example: &Counting| {
-        let (mut terms, mut length) = (Vec::new(), 0_u32);
-        analyzer.terms(&example.request, |term| {
-            length += u32::from(term.kind == TermKind::Word);
+/// The words of an example.
+struct Analysed {
+    words: u32,
+    /// What it holds, in order, as often as it does.
+    terms: Vec<TermKey>,
+}
+
+fn analyse<'r>(requests: impl Iterator<Item = &'r str>) -> Vec<Analysed> {
+    let analyse = |analyzer: &mut Analyzer, request: &str| {
+        let (mut terms, mut words) = (Vec::new(), 0_u32);
+        analyzer.terms(request, |term| {
+            words += u32::from(term.kind == TermKind::Word);
             terms.push(TermKey::of(term.term));
         });
         terms.sort_unstable();
-        (terms, length)
+        Analysed { words, terms }
     };
-    let analysed: Vec<(Vec<TermKey>, u32)> = counting.par_iter().map_init(Analyzer::new, analyse).collect();
-    let total: u64 = analysed.iter().map(|&(_, length)| u64::from(length)).sum();
-    let average = (total as f32 / analysed.len().max(1) as f32).max(1.0);
-    let norms = analysed.iter().map(|&(_, length)| K1 * (1.0 - B + B * length as f32 / average)).collect();
+    let requests: Vec<&str> = requests.collect();
+    requests.par_iter().map_init(Analyzer::new, |analyzer, request| analyse(analyzer, request)).collect()
+}
+
+/// Returns the terms of each example of a definition that counts.
+pub(crate) fn terms_of_definition(definition: &Tool) -> Vec<Vec<u64>> {
+    let requests = counting_of(definition);
+    let analysed = analyse(requests.iter().map(String::as_str)).into_iter();
+    let distinct = |Analysed { mut terms, .. }: Analysed| {
+        terms.dedup();
+        terms.into_iter().map(|term| term.0).collect()
+    };
+    analysed.map(distinct).collect()
+}
+
+/// BM25's norms and the postings of examples.
+fn postings(analysed: &[Analysed], of_whole: Option<&CountedExamples>) -> (Vec<f32>, Postings) {
+    let (number, words) = match of_whole {
+        Some(whole) => (whole.number, whole.words),
+        None => (analysed.len(), analysed.iter().map(|example| u64::from(example.words)).sum()),
+    };
+    let average = (words as f32 / number.max(1) as f32).max(1.0);
+    let norms = analysed.iter().map(|example| K1 * (1.0 - B + B * example.words as f32 / average)).collect();
     let mut postings = Postings::new();
-    for (place, (terms, _)) in (0..).zip(analysed) {
+    for (place, Analysed { terms, .. }) in (0..).zip(analysed) {
         for same in terms.chunk_by(|a, b| a == b) {
             postings.entry(same[0]).or_default().push((place, u32::try_from(same.len()).unwrap_or(u32::MAX)));
         }

@@ -12,11 +12,11 @@ use super::copies::Copies;
 use super::row::{self, DamagedRow, Row, RowKey, SourceKey, Standing};
 use super::rows::Rows;
 use super::segment::Segments;
-use super::sources::{Counted, SourceRow, Sources};
+use super::sources::{Counted, Holding, SourceRow, Sources};
 use super::terms::TermKey;
 use super::twins::Twins;
 use super::vectors::Vectors;
-use super::{Index, IndexError};
+use super::{CountedExamples, ExampleIndex, Index, IndexError};
 use crate::catalog::{Catalog, PartTool, Whole};
 use crate::embed::Embedder;
 use crate::index::KeywordIndex;
@@ -32,6 +32,8 @@ pub(crate) struct Counts {
     pub(crate) length: u64,
     /// How many sources there are and how long they are on average, where sources tell something.
     pub(crate) sources: Option<(usize, f32)>,
+    /// How many examples the definitions have, and how many words these have together.
+    examples: (usize, u64),
     /// The vectors of some tools that stand for all, by each model.
     sample: Vec<String>,
 }
@@ -55,18 +57,29 @@ pub(crate) struct PartOf {
     sources: HashMap<String, u32>,
 }
 
-/// How many tools, and how many sources, hold each term of a request.
+/// How many tools, sources, and examples of definitions hold a term.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct TermCounts {
+    pub(crate) tools: u32,
+    pub(crate) sources: u32,
+    pub(crate) examples: u32,
+}
+
+/// What is counted of each term of a request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RequestTerms {
-    tools: HashMap<TermKey, u32>,
-    sources: HashMap<TermKey, u32>,
+    tools: Holding,
+    sources: Holding,
+    examples: Holding,
 }
 
 impl RequestTerms {
-    /// Notes that so many tools and sources hold a term.
-    pub(crate) fn insert(&mut self, term: u64, tools: u32, sources: u32) {
-        self.tools.insert(TermKey(term), tools);
-        self.sources.insert(TermKey(term), sources);
+    /// Notes how many hold a term.
+    pub(crate) fn insert(&mut self, term: u64, counts: TermCounts) {
+        let term = TermKey(term);
+        self.tools.insert(term, counts.tools);
+        self.sources.insert(term, counts.sources);
+        self.examples.insert(term, counts.examples);
     }
 }
 
@@ -95,6 +108,12 @@ impl PartOf {
         };
         let sources = (0..).zip(whole.sources.names()).map(|(number, name)| (name.clone(), number)).collect();
         Ok(Self { whole: Arc::new(whole), counts, counted, embedders, models: dimensions.len(), sources })
+    }
+
+    /// What is counted over the examples of all definitions, for requests with these terms.
+    pub(crate) fn counted_examples(&self, terms: &RequestTerms) -> CountedExamples {
+        let (number, words) = self.counts.examples;
+        CountedExamples { number, words, holding: terms.examples.clone() }
     }
 
     /// A catalog of these tools, decided on as the whole.
@@ -180,7 +199,7 @@ impl Index {
     }
 
     /// Returns what is counted over all tools.
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self, examples: Option<&ExampleIndex>) -> Counts {
         let step = self.catalog.len().div_ceil(SAMPLE).max(1);
         let sample = |vectors: &Vectors| {
             let sample = Rows::gathered(self.catalog.ids().step_by(step).map(|tool| vectors.place_of(tool)));
@@ -190,6 +209,7 @@ impl Index {
             tools: self.catalog.len(),
             length: self.keyword.segments().length(),
             sources: self.sources.as_ref().map(Sources::counted),
+            examples: examples.map(ExampleIndex::defined).unwrap_or_default(),
             sample: self.vectors.iter().map(sample).collect(),
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use sha2::{Digest as _, Sha256};
 
-use super::Index;
+use super::examples::terms_of_definition;
 use super::occurrences::Fields;
 use super::postings::Postings;
 use super::rows::{MAX_DIMENSIONS, Rows};
@@ -17,12 +17,14 @@ use super::segment::Segment;
 use super::sources::SourceRow;
 use super::terms::{TermKey, Terms};
 use super::twins::{Likeness, likeness};
+use super::{ExampleIndex, Index};
 use crate::catalog::{Digest, Tool, serialise};
+use crate::examples::counting_of;
 use crate::ranking::ToolId;
 use crate::text::Field;
 
 /// The version of the form of rows, and of how tools are read into words.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// A row that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +48,8 @@ pub(crate) struct Row {
     /// The trusted tools that it copies, by the keys of their rows.
     pub(crate) copies: Vec<RowKey>,
     pub(super) segment: Arc<Segment>,
+    /// The vectors of the examples of the definition that count, by each model; empty where there are none.
+    pub(super) examples: Vec<Rows>,
 }
 
 /// By what the row of a tool is known: a digest of all that it holds but its place.
@@ -109,7 +113,7 @@ impl Standing {
 
 impl Row {
     /// Collects what an index knows of a tool.
-    pub(crate) fn of(index: &Index, tool: ToolId, standing: Standing) -> Self {
+    pub(crate) fn of(index: &Index, examples: Option<&ExampleIndex>, tool: ToolId, standing: Standing) -> Self {
         let definition = Arc::clone(index.catalog.tool(tool));
         let vectors = index.vectors.iter().map(|vectors| vectors.rows_of(tool)).collect();
         let Standing { has_bare_name, source, copies } = standing;
@@ -122,6 +126,7 @@ impl Row {
             source,
             copies,
             segment: Arc::new(Segment { postings, vectors, likenesses }),
+            examples: examples.map(|examples| examples.of_definition(tool)).unwrap_or_default(),
         }
     }
 
@@ -138,6 +143,11 @@ impl Row {
     /// Returns the unit vector of the tool by each model, as near as it is kept.
     pub(crate) fn vectors(&self) -> impl Iterator<Item = Vec<f32>> {
         self.segment.vectors.iter().map(|rows| rows.row(0).to_vec())
+    }
+
+    /// Returns the terms of each example of the definition that counts.
+    pub(crate) fn example_terms(&self) -> Vec<Vec<u64>> {
+        terms_of_definition(&self.tool)
     }
 
     /// The source that the tool is for itself.
@@ -165,8 +175,10 @@ impl Row {
         held.iter().for_each(|(_, frequency, _)| out.extend(frequency.to_le_bytes()));
         out.extend(held.iter().map(|(.., fields)| fields.bits()));
         out.extend(likenesses[0].unwrap_or_default());
-        put_length(&mut out, vectors.len());
-        vectors.iter().for_each(|rows| put_rows(&mut out, rows));
+        put_vectors(&mut out, vectors);
+        if !self.examples.is_empty() {
+            put_vectors(&mut out, &self.examples);
+        }
         sealed(out)
     }
 
@@ -198,11 +210,15 @@ impl Row {
         let likeness: Likeness = bytes.array()?;
         let likeness = Some(likeness).filter(|likeness| *likeness != Likeness::default());
         let vectors = bytes.vectors(models, 1)?;
+        let examples = match counting_of(&tool).len() {
+            count @ 1.. if !models.is_empty() => bytes.vectors(models, count)?,
+            _ => Vec::new(),
+        };
         bytes.end()?;
         let postings = Postings::of_one_tool(terms, frequencies, fields, length);
         let segment = Arc::new(Segment { postings, vectors, likenesses: vec![likeness] });
         let Standing { has_bare_name, source, copies } = standing;
-        Ok(Self { tool: Arc::new(tool), digest, place, has_bare_name, source, copies, segment })
+        Ok(Self { tool: Arc::new(tool), digest, place, has_bare_name, source, copies, segment, examples })
     }
 }
 
@@ -214,8 +230,7 @@ impl SourceRow {
         self.terms().keys().iter().for_each(|term| out.extend(term.0.to_le_bytes()));
         self.counts().iter().for_each(|count| out.extend(count.to_le_bytes()));
         put_length(&mut out, self.tools());
-        put_length(&mut out, self.vectors().len());
-        self.vectors().iter().for_each(|rows| put_rows(&mut out, rows));
+        put_vectors(&mut out, self.vectors());
         sealed(out)
     }
 
@@ -233,6 +248,11 @@ impl SourceRow {
 
 fn put_length(out: &mut Vec<u8>, length: usize) {
     out.extend(u32::try_from(length).expect("a row holds fewer than 2^32 of anything").to_le_bytes());
+}
+
+fn put_vectors(out: &mut Vec<u8>, of_models: &[Rows]) {
+    put_length(out, of_models.len());
+    of_models.iter().for_each(|rows| put_rows(out, rows));
 }
 
 fn put_rows(out: &mut Vec<u8>, rows: &Rows) {
@@ -320,13 +340,13 @@ impl<'a> Bytes<'a> {
     }
 
     /// Reads so many vectors by each of `models`.
-    fn vectors(&mut self, models: &[(String, usize)], tools: usize) -> Result<Vec<Rows>, DamagedRow> {
+    fn vectors(&mut self, models: &[(String, usize)], count: usize) -> Result<Vec<Rows>, DamagedRow> {
         if self.length(0)? != models.len() {
             return Err(damaged("it has vectors of other models"));
         }
         let read = models.iter().map(|&(_, dimensions)| {
             let rows = self.rows(dimensions)?;
-            if rows.len() == tools { Ok(rows) } else { Err(damaged("its vectors are of other tools")) }
+            if rows.len() == count { Ok(rows) } else { Err(damaged("it has vectors of something else")) }
         });
         read.collect()
     }
@@ -356,12 +376,13 @@ mod tests {
     use super::*;
     use crate::catalog::Catalog;
     use crate::embed::{Embedder, StaticEmbedder};
-    use crate::index::IndexConfig;
+    use crate::examples::Examples;
+    use crate::index::{ExampleConfig, IndexConfig, KnownExamples};
 
     /// A row as it is written, its key, and the models of its vectors.
     type Written = (Vec<u8>, RowKey, Vec<(String, usize)>);
 
-    fn index() -> Index {
+    fn index() -> (Index, ExampleIndex) {
         let mut tools: Vec<Tool> = (0..4)
             .map(|number| {
                 let parameters = json!({"type": "object", "properties": {"path": {"type": "string"}}});
@@ -373,9 +394,13 @@ mod tests {
             })
             .collect();
         tools[3].description = "读取文件 🚀".to_owned();
+        tools[0].examples = ["what stands in the first file", "the", "open number one"].map(str::to_owned).to_vec();
         let embedders: Vec<Arc<dyn Embedder>> = vec![StaticEmbedder::shared().expect("it is inside")];
         let config = IndexConfig { embedders, ..IndexConfig::default() };
-        Index::build(Catalog::from_tools(tools).expect("valid"), config).expect("it is indexed")
+        let index = Index::build(Catalog::from_tools(tools).expect("valid"), config).expect("it is indexed");
+        let (given, config) = (Examples::default(), ExampleConfig::default());
+        let examples = ExampleIndex::build(&index, given, &config, &KnownExamples::default()).expect("it is embedded");
+        (index, examples)
     }
 
     fn models(index: &Index) -> Vec<(String, usize)> {
@@ -385,16 +410,19 @@ mod tests {
 
     #[test]
     fn a_row_is_read_as_it_was_written_and_under_no_other_key() {
-        let index = index();
+        let (index, examples) = index();
         let models = models(&index);
         let names: Vec<String> = models.iter().map(|(name, _)| name.clone()).collect();
         for (id, (key, standing)) in index.catalog.ids().zip(index.standings(&names)) {
-            let row = Row::of(&index, id, standing.clone());
+            let row = Row::of(&index, Some(&examples), id, standing.clone());
+            let count = row.examples.iter().map(Rows::len).sum::<usize>();
+            assert_eq!(count, if id == ToolId(0) { 2 } else { 0 }, "what says nothing does not count");
             let bytes = row.to_bytes();
             let read = Row::of_bytes(&bytes, key, &models).expect("it is whole");
             assert_eq!((&read.tool, read.place, read.source), (&row.tool, row.place, row.source));
             assert!(read.terms().eq(row.terms()) && read.vectors().eq(row.vectors()));
             assert_eq!(read.segment.likenesses, row.segment.likenesses);
+            assert!(read.examples.iter().map(Rows::parts).eq(row.examples.iter().map(Rows::parts)));
             assert_eq!(read.to_bytes(), bytes);
             assert!(Row::of_bytes(&bytes, RowKey([7; 16]), &models).is_err(), "another's key");
             assert!(Row::of_bytes(&bytes, key, &[]).is_err(), "other models");
@@ -417,11 +445,11 @@ mod tests {
             anything in prop::collection::vec(any::<u8>(), 0..200),
         ) {
             static ROW: std::sync::LazyLock<Written> = std::sync::LazyLock::new(|| {
-                let index = index();
+                let (index, examples) = index();
                 let models = models(&index);
                 let names: Vec<String> = models.iter().map(|(name, _)| name.clone()).collect();
                 let (key, standing) = index.standings(&names).swap_remove(0);
-                (Row::of(&index, ToolId(0), standing).to_bytes(), key, models)
+                (Row::of(&index, Some(&examples), ToolId(0), standing).to_bytes(), key, models)
             });
             let (bytes, key, models) = &*ROW;
             let inner = bytes.len() - 8;

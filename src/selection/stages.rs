@@ -105,6 +105,13 @@ pub struct Degraded {
     pub reason: String,
 }
 
+impl Degraded {
+    /// Says what happened to a stage, and what stands in.
+    pub fn new(stage: Stage, reason: impl Into<String>) -> Self {
+        Self { stage, reason: reason.into() }
+    }
+}
+
 /// How long the stages took; not part of the serialised outcome.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Timings(pub Vec<(Stage, Duration)>);

@@ -10,7 +10,7 @@ use crate::index::Counts;
 use crate::saved::fnv1a;
 
 /// The version of how a catalog lies in a store. A process reads no other.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 
 /// Which snapshot is the current one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +26,13 @@ pub(crate) struct Current {
     pub(crate) tools: usize,
     /// When it was published, in milliseconds since 1970.
     pub(crate) published: u64,
+}
+
+impl Current {
+    /// Whether this program can read it.
+    pub(super) fn is_readable(&self) -> bool {
+        self.format == FORMAT
+    }
 }
 
 /// What a snapshot says of all its tools.

@@ -7,7 +7,7 @@ use foldhash::{HashMap, HashMapExt};
 use lru::LruCache;
 
 use super::lock;
-use crate::index::{Row, RowKey, SourceKey, SourceRow};
+use crate::index::{Row, RowKey, SourceKey, SourceRow, TermCounts};
 
 /// How many counts of terms are kept.
 const MOST_TERMS: usize = 100_000;
@@ -25,7 +25,7 @@ pub(super) struct Kept {
 struct OfSnapshot {
     version: u64,
     sources: HashMap<SourceKey, Arc<SourceRow>>,
-    terms: HashMap<u64, (u32, u32)>,
+    terms: HashMap<u64, TermCounts>,
 }
 
 impl Kept {
@@ -83,14 +83,14 @@ impl Kept {
         kept.sources.extend(sources);
     }
 
-    /// Returns how many tools and how many sources hold those of the terms of which that is kept of a snapshot.
-    pub(super) fn terms(&self, version: u64, terms: impl Iterator<Item = u64>) -> HashMap<u64, (u32, u32)> {
+    /// Returns how many hold those of the terms of which that is kept of a snapshot.
+    pub(super) fn terms(&self, version: u64, terms: impl Iterator<Item = u64>) -> HashMap<u64, TermCounts> {
         let kept = self.current(version);
         terms.filter_map(|term| Some((term, *kept.terms.get(&term)?))).collect()
     }
 
-    /// Keeps how many tools and how many sources hold terms.
-    pub(super) fn keep_terms(&self, version: u64, terms: impl Iterator<Item = (u64, (u32, u32))>) {
+    /// Keeps how many hold terms.
+    pub(super) fn keep_terms(&self, version: u64, terms: impl Iterator<Item = (u64, TermCounts)>) {
         let mut kept = self.current(version);
         if kept.terms.len() > MOST_TERMS {
             kept.terms.clear();

@@ -34,7 +34,7 @@ pub use self::publish::{Publication, publish};
 pub use self::redis::{RedisOptions, RedisStore};
 pub use self::shared::{SharedEngine, SharedOptions, SharedState};
 pub use self::upkeep::{Collected, StoreStatus, Verification, collect, status, verify};
-use crate::index::{RowKey, SourceKey};
+use crate::index::{RowKey, SourceKey, TermCounts};
 
 /// How long reading much of a store may take, for each answer.
 const READ: Duration = Duration::from_secs(30);
@@ -54,12 +54,12 @@ pub(crate) trait Store: Send + Sync {
     /// Returns what a snapshot says of all its tools.
     fn head(&self, current: &Current, within: Duration) -> Result<Head, StoreError>;
 
-    /// Returns how many tools and how many sources hold each of these terms.
-    fn term_counts(&self, head: &Head, terms: &[u64], within: Duration) -> Result<Vec<(u32, u32)>, StoreError>;
+    /// Returns how many hold each of these terms.
+    fn term_counts(&self, head: &Head, terms: &[u64], within: Duration) -> Result<Vec<TermCounts>, StoreError>;
 
     /// Returns the rows of the tools that fit a request best among those that may be seen, and of all that have one of the names that
     /// it says; they may not be of the snapshot.
-    /// `counts` tells how many tools hold a term.
+    /// `counts` tells how many tools or examples hold a term.
     fn candidates(
         &self,
         head: &Head,

@@ -13,7 +13,7 @@ use super::{READ, ROWS_AT_ONCE, RedisStore, Store, StoreError};
 use crate::catalog::{ToolId, Whole};
 use crate::embed::Embedder;
 use crate::engine::Engine;
-use crate::index::{Row, RowKey, SourceKey, SourceRow};
+use crate::index::{ExampleIndex, Row, RowKey, SourceKey, SourceRow};
 
 /// Where more than one tool of so many has changed, all is written anew beside.
 const FEW: usize = 4;
@@ -55,7 +55,7 @@ pub fn publish(
 ) -> Result<Publication, StoreError> {
     let started = Instant::now();
     let index = engine.index();
-    if let Some(reason) = &index.left_out {
+    if let Some(reason) = index.left_out.as_ref().or_else(|| engine.examples()?.left_out.as_ref()) {
         return Err(StoreError::Catalog { reason: format!("a model is missing: {reason}") });
     }
     if let Err(fault) = engine.catalog().read_all() {
@@ -67,7 +67,9 @@ pub fn publish(
     let publishing = store.begin()?;
     let before = store.current(READ)?;
     publishing.collect(before.as_ref())?;
-    let old = before.as_ref().map(|current| store.head(current, READ)).transpose()?;
+    // What was published in another form is replaced as a whole.
+    let old = before.as_ref().filter(|current| current.is_readable());
+    let old = old.map(|current| store.head(current, READ)).transpose()?;
     let standings = index.standings(&models);
     let mut place_of: HashMap<RowKey, ToolId> = HashMap::with_capacity(standings.len());
     for (id, (key, _)) in engine.catalog().ids().zip(&standings) {
@@ -114,22 +116,24 @@ pub fn publish(
     };
     let row = |key: RowKey| {
         let tool = place_of[&key];
-        (key, Row::of(index, tool, standings[tool.index()].1.clone()))
+        (key, Row::of(index, engine.examples(), tool, standings[tool.index()].1.clone()))
     };
     let Some(old) = old else {
         let terms: Vec<(u64, u32)> = index.term_counts().collect();
+        let of_examples = engine.examples().into_iter().flat_map(ExampleIndex::term_counts).collect();
         let buckets = (terms.len() / TERMS_A_BUCKET).next_power_of_two() as u64;
-        let head = Head::new(current(version), &embedders, buckets, &whole, index.counts());
+        let head = Head::new(current(version), &embedders, buckets, &whole, index.counts(engine.examples()));
         let dimensions: Vec<usize> = embedders.iter().map(|embedder| embedder.dimensions()).collect();
         publishing.begin_generation(version, &dimensions)?;
         let keys: Vec<RowKey> = standings.iter().map(|(key, _)| *key).collect();
         publishing.write_rows(&head, keys.iter().map(|key| row(*key)), |done| progress(done, keys.len()))?;
-        let (sources, of_sources) = (index.source_rows(|_| true), index.source_term_counts().into_iter());
-        publishing.write_counts(&head, &keys, &sources, terms.into_iter(), of_sources)?;
+        let (sources, of_sources) = (index.source_rows(|_| true), index.source_term_counts());
+        publishing.write_counts(&head, &keys, &sources, [terms, of_sources, of_examples])?;
         publishing.switch(before.as_ref(), &head)?;
         return Ok(publication(&head.current, true, keys.len(), known.len()));
     };
-    let head = Head::new(current(old.current.generation), &embedders, old.buckets, &whole, index.counts());
+    let head =
+        Head::new(current(old.current.generation), &embedders, old.buckets, &whole, index.counts(engine.examples()));
     let mut changes = Changes { terms: TermChanges::default(), sources: HashSet::new() };
     publishing.write_rows(
         &head,
@@ -169,7 +173,10 @@ impl Changes {
     /// Notes that a tool comes or goes.
     fn note(&mut self, row: &Row, by: i64) {
         for (term, ..) in row.terms() {
-            self.terms.entry(term).or_default().0 += by;
+            self.terms.entry(term).or_default()[0] += by;
+        }
+        for term in row.example_terms().concat() {
+            self.terms.entry(term).or_default()[2] += by;
         }
         match row.source {
             Some(source) => drop(self.sources.insert(source)),
@@ -180,7 +187,7 @@ impl Changes {
 
     /// Counts that so many more sources hold terms.
     fn count(&mut self, terms: impl Iterator<Item = u64>, by: i64) {
-        terms.for_each(|term| self.terms.entry(term).or_default().1 += by);
+        terms.for_each(|term| self.terms.entry(term).or_default()[1] += by);
     }
 }
 

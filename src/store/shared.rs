@@ -16,7 +16,9 @@ use crate::deadline::Deadline;
 use crate::embed::{Embedder, ModelKind, StaticEmbedder};
 use crate::engine::{Embeddings, Engine};
 use crate::fuse::Mode;
-use crate::index::{Index, IndexError, NumberedModel, PartOf, RequestTerms, Row, RowKey, SourceKey, SourceRow};
+use crate::index::{
+    Index, IndexError, NumberedModel, PartOf, RequestTerms, Row, RowKey, SourceKey, SourceRow, TermCounts,
+};
 use crate::options::{PickError, PickOptions};
 use crate::query::Query;
 use crate::selection::{Degraded, Selection, SnapshotReport, Stage, StageReport, StageStatus};
@@ -332,10 +334,10 @@ impl Shared {
         let mut counts = self.kept.terms(version, terms.iter().copied());
         let unknown: Vec<u64> = terms.iter().copied().filter(|term| !counts.contains_key(term)).collect();
         let told = store.term_counts(head, &unknown, within())?;
-        let told: Vec<(u64, (u32, u32))> = unknown.into_iter().zip(told).collect();
+        let told: Vec<(u64, TermCounts)> = unknown.into_iter().zip(told).collect();
         counts.extend(told.iter().copied());
         self.kept.keep_terms(version, told.into_iter());
-        let holding = |term: u64| counts.get(&term).map_or(0, |(tools, _)| *tools);
+        let holding = |term: u64| counts.get(&term).map_or(0, |counts| counts.tools.saturating_add(counts.examples));
         let found = store.candidates(head, &first, &holding, within())?;
         let mut rows = self.rows(head, found, within())?;
         // What tools require comes along by name, and what copies copy by key.
@@ -356,9 +358,11 @@ impl Shared {
         let keys: BTreeSet<SourceKey> = ordered.iter().filter_map(|(_, row)| row.source).collect();
         let sources = self.sources(head, &keys, within())?;
         let mut request_terms = RequestTerms::default();
-        counts.iter().for_each(|(&term, &(tools, sources))| request_terms.insert(term, tools, sources));
+        counts.iter().for_each(|(&term, &counts)| request_terms.insert(term, counts));
         self.works(Asked::ForAPick);
-        Ok(Engine::of_index(Index::part(&snapshot.of, &ordered, &sources, request_terms)?)?)
+        let examples = snapshot.of.counted_examples(&request_terms);
+        let index = Index::part(&snapshot.of, &ordered, &sources, request_terms)?;
+        Ok(Engine::of_rows(index, &ordered, Some(examples))?)
     }
 
     /// Returns those of the rows that are of the snapshot.
@@ -500,7 +504,8 @@ impl Snapshot {
             let reason = format!("it has {} tools, and {} of them lie there", head.counts.tools, rows.len());
             return Err(store.damaged("the snapshot", reason));
         }
-        Ok(Engine::of_index(Index::whole(of, &in_order(rows))?)?)
+        let rows = in_order(rows);
+        Ok(Engine::of_rows(Index::whole(of, &rows)?, &rows, None)?)
     }
 
     /// Returns an engine of the tools that are kept here; `None` where there are none.
@@ -511,7 +516,7 @@ impl Snapshot {
             if rows.is_empty() {
                 return Ok(None);
             }
-            let engine = Engine::of_index(Index::whole(&self.of, &rows)?)?;
+            let engine = Engine::of_rows(Index::whole(&self.of, &rows)?, &rows, None)?;
             *standing_in = Some((rows.len(), engine));
         }
         Ok(standing_in.as_ref().map(|(_, engine)| engine.clone()))

@@ -206,3 +206,32 @@ fn after_a_failover_to_an_older_copy_picks_are_of_that_copy_and_the_next_publica
     assert!(matches!(server.ask(&["PING"]), Value::SimpleString(_)));
     assert!(!matches!(try_publish(&changed, &server.url()), Err(StoreError::Busy { .. })));
 }
+
+#[test]
+fn a_replica_that_lags_and_is_promoted_is_followed_and_published_to() {
+    let mut primary = StoreServer::with_search(&[]);
+    let port = primary.address().port().to_string();
+    let replica = StoreServer::with_search(&["--replicaof", "127.0.0.1", &port]);
+    let line = Relay::to(primary.address());
+    let engine = Engine::new(workplace()).expect("it is indexed");
+    let old = published(&engine, &line.url());
+    within(Duration::from_secs(20), "it is replicated", || replica.keys().len() == primary.keys().len());
+    let at_replica = shared(&replica.url(), 0);
+    assert_eq!(best(&at_replica), best(&shared(&primary.url(), 0)), "a replica can be read from");
+    assert!(try_publish(&engine, &replica.url()).is_err(), "and not published to");
+    // It is cut off from the primary, to which somebody publishes once more.
+    replica.ask(&["REPLICAOF", "NO", "ONE"]);
+    let put = vec![tool("kitchen", "descale_kettle", "Descales the kettle of the kitchen")];
+    let changed = engine.update(Changes { put, ..Changes::default() }).expect("it is indexed");
+    published(&changed, &line.url());
+    let reader = shared(&line.url(), 0);
+    let has_kettle = || ids(&pick(&reader, "descale the kettle", &wide())).iter().any(|id| id.ends_with("kettle"));
+    assert!(has_kettle());
+    primary.kill();
+    line.leads_to(replica.address());
+    within(Duration::from_secs(10), "it follows the replica", || reader.state().snapshot.version == old.version);
+    within(Duration::from_secs(10), "nothing is wrong", || !is_degraded(&pick(&reader, REQUEST, &wide())));
+    assert!(!has_kettle(), "what the replica does not have is not picked");
+    published(&changed, &line.url());
+    within(Duration::from_secs(5), "it is there again", has_kettle);
+}

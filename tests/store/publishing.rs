@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use picktools::catalog::Changes;
-use picktools::embed::{Embedder, TunedEmbedder};
+use picktools::embed::{EmbedError, EmbedProgress, Embedder, ModelKind, Role, StaticEmbedder, TunedEmbedder};
+use picktools::examples::Examples;
 use picktools::store::{SharedEngine, SharedOptions, StoreError, collect, publish, status, verify};
 use picktools::{Catalog, Engine, PickOptions, Query, Selection, Tool};
 use proptest::prelude::*;
@@ -46,6 +48,84 @@ fn a_shared_catalog_gives_the_picks_scores_and_reasons_of_a_local_one() {
     // Nothing has changed: nothing is written.
     let again = published(&local, &server.url());
     assert_eq!((again.version, again.written), (publication.version, 0));
+}
+
+/// The static model under another name, which counts the texts that it embeds.
+struct Counting(Arc<StaticEmbedder>, AtomicUsize);
+
+impl Embedder for Counting {
+    fn identity(&self) -> &str {
+        "counting"
+    }
+
+    fn dimensions(&self) -> usize {
+        self.0.dimensions()
+    }
+
+    fn kind(&self) -> ModelKind {
+        ModelKind::Static
+    }
+
+    fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
+        self.1.fetch_add(texts.len(), Ordering::Relaxed);
+        self.0.embed(role, texts, progress)
+    }
+}
+
+#[test]
+fn examples_of_definitions_find_and_rank_as_they_do_locally_and_are_not_embedded_again() {
+    let server = StoreServer::with_search(&[]);
+    let mut tools: Vec<Tool> = workplace().tools().iter().map(|tool| Tool::clone(tool)).collect();
+    tools.push(tool("clock", "set_alarm", "Sets an alarm"));
+    let of_alarm = ["wake me up at seven", "get me out of bed early", "wake me up before the train leaves", "the"];
+    for tool in &mut tools {
+        tool.examples = match &*tool.name {
+            "set_alarm" => of_alarm.iter().map(|&example| example.to_owned()).collect(),
+            "book_meeting_room" | "send_email" => {
+                vec![format!("the usual {} for seven", tool.name), "as ever".to_owned()]
+            }
+            _ => Vec::new(),
+        };
+    }
+    let model = Arc::new(Counting(StaticEmbedder::shared().expect("it is inside"), AtomicUsize::new(0)));
+    let embedder = Arc::clone(&model) as Arc<dyn Embedder>;
+    let given = Examples::from_slice(b"{\"tool\": \"clock/set_alarm\", \"request\": \"ring at noon\"}", "given");
+    let build = |examples: Examples| {
+        let catalog = Catalog::from_tools(tools.clone()).expect("a catalog");
+        let builder = Engine::builder(catalog).embedder(Arc::clone(&embedder)).examples(examples);
+        builder.build().expect("it is indexed")
+    };
+    let local = build(Examples::default());
+    // What a file gave is not published, and changes nothing of what is.
+    published(&build(given.expect("an example")), &server.url());
+    let open = |whole| {
+        let options = SharedOptions { model: Some(Arc::clone(&embedder)), whole, ..SharedOptions::default() };
+        SharedEngine::open(store(&server.url(), "acme"), options).expect("it opens")
+    };
+    let compare = |shared: &SharedEngine| {
+        for request in ["wake me up for the early train", "the usual for seven please", REQUESTS[0], REQUESTS[1]] {
+            let before = model.1.load(Ordering::Relaxed);
+            let options = PickOptions { max_candidates: 5, ..PickOptions::default() };
+            let there = pick(shared, request, &options);
+            let embedded = model.1.load(Ordering::Relaxed) - before;
+            assert!(embedded <= 4, "the request and its parts, and no example: {embedded}");
+            assert_eq!(said(&there), said(&local.pick(&Query::new(request), &options).expect("it picks")), "{request}");
+        }
+        // No word of this stands in the tool itself.
+        let woken = pick(shared, "please wake me up", &wide());
+        assert_eq!(ids(&woken).first().map(String::as_str), Some("clock/set_alarm"));
+    };
+    compare(&open(0));
+    compare(&open(1_000));
+    // Counts stay right when tools with examples go and come.
+    tools.retain(|tool| tool.name != "book_meeting_room");
+    published(
+        &local.with_catalog(Catalog::from_tools(tools.clone()).expect("valid")).expect("it is indexed"),
+        &server.url(),
+    );
+    let again = published(&local, &server.url());
+    assert!(!again.anew && again.written > 0, "{again:?}");
+    compare(&open(0));
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -146,6 +146,7 @@ pub(crate) enum Line {
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     line: Arc<AtomicU8>,
+    store: Arc<Mutex<SocketAddr>>,
 }
 
 impl Relay {
@@ -153,12 +154,14 @@ impl Relay {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let line = Arc::new(AtomicU8::new(Line::Good as u8));
-        let state = Arc::clone(&line);
+        let store = Arc::new(Mutex::new(server));
+        let (state, leads_to) = (Arc::clone(&line), Arc::clone(&store));
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 if state.load(Ordering::Relaxed) == Line::Closed as u8 {
                     continue;
                 }
+                let server = *leads_to.lock().expect("nothing panicked");
                 let Ok(server) = TcpStream::connect(server) else { continue };
                 for (from, to, is_answer) in [(&client, &server, false), (&server, &client, true)] {
                     let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else { continue };
@@ -167,7 +170,12 @@ impl Relay {
                 }
             }
         });
-        Self { address, line }
+        Self { address, line, store }
+    }
+
+    /// Leads whoever calls from now on to another store.
+    pub(crate) fn leads_to(&self, server: SocketAddr) {
+        *self.store.lock().expect("nothing panicked") = server;
     }
 
     pub(crate) fn url(&self) -> String {

@@ -136,7 +136,7 @@ pub(crate) async fn search(
         options.access.allow_sources = [known.clone()].into();
     }
     let query = Query::new(query);
-    let selection = snapshot.engine.pick_async(query.clone(), options.clone()).await;
+    let selection = snapshot.pick_async(query.clone(), options.clone()).await;
     let selection = selection.map_err(|error| Refusal::new(Code::InvalidArguments, error.to_string()))?;
     note(&query, &options, &selection, started.elapsed());
     let picks: Vec<&Pick> = selection.picks.iter().chain(&selection.required).collect();

@@ -165,7 +165,8 @@ impl Gateway {
         let idle = Duration::from_secs(settings.http.session_s.max(1));
         let settings = Arc::new(settings);
         let first = Snapshot::build(Arc::clone(&settings), catalog.as_ref(), &[], None, None)
-            .map_err(GatewayError::Snapshot)?;
+            .map_err(GatewayError::Snapshot)?
+            .shared_in(store.clone());
         let hub = Arc::new(Hub {
             upstreams: RwLock::default(),
             settings: RwLock::new(settings),
@@ -414,10 +415,11 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
             Some(Sent { server: upstream.server.clone(), rules: upstream.rules, tools })
         });
         let sent: Vec<Sent> = sent.collect();
-        let (settings, own, pins_of_build) = (hub.settings(), hub.catalog(), pins.clone());
+        let (settings, own, pins_of_build, store) = (hub.settings(), hub.catalog(), pins.clone(), hub.store.clone());
         let before = Arc::clone(&hub.snapshot.borrow());
         let built = tokio::task::spawn_blocking(move || {
             Snapshot::build(settings, own.as_ref(), &sent, pins_of_build.as_ref(), Some(&before.engine))
+                .map(|snapshot| snapshot.shared_in(store))
         });
         let built = built.await;
         tried = Instant::now();

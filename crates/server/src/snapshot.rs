@@ -11,7 +11,10 @@ use picktools::import::mcp::Server;
 use picktools::names::Advertising;
 use picktools::options::UNTRUSTED_MAX_PER_SOURCE;
 use picktools::provider::{Tokenizer, TranslateOptions, Translation};
-use picktools::{Access, Catalog, CatalogOptions, Engine, Hydrator, PickOptions, Provider, Tool, translate};
+use picktools::{
+    Access, Catalog, CatalogOptions, Engine, Hydrator, PickError, PickOptions, Provider, Query, Selection, Tool,
+    translate,
+};
 use serde_json::Value;
 
 use crate::lock::lock;
@@ -19,6 +22,7 @@ use crate::pins::{Arrival, Pins};
 use crate::refusal::{Code, Refusal, is_hidden};
 use crate::settings::{DEFAULT_ROLE, Names, Role, Settings, Unsafe, UpstreamRules};
 use crate::shared::Stamp;
+use crate::shared_store::Store;
 use crate::{naming, tolerance};
 
 /// What an upstream sent last.
@@ -41,6 +45,8 @@ pub(crate) struct Snapshot {
     pub(crate) held: BTreeSet<String>,
     /// Which approvals it was held to.
     pub(crate) approvals: Option<Stamp>,
+    /// What the tools and approvals are shared in.
+    store: Option<Store>,
     views: Mutex<HashMap<String, Arc<View>>>,
 }
 
@@ -112,7 +118,28 @@ impl Snapshot {
             None => Engine::new(catalog),
         };
         let engine = engine.map_err(|error| error.to_string())?;
-        Ok(Self { settings, engine, names, definitions, translation, held, approvals, views: Mutex::default() })
+        let (store, views) = (None, Mutex::default());
+        Ok(Self { settings, engine, names, definitions, translation, held, approvals, store, views })
+    }
+
+    /// Tells in what it picks what is wrong with a store.
+    pub(crate) fn shared_in(self, store: Option<Store>) -> Self {
+        Self { store, ..self }
+    }
+
+    /// Picks as the engine does, on this thread.
+    pub(crate) fn pick(&self, query: &Query, options: &PickOptions) -> Result<Selection, PickError> {
+        self.engine.pick(query, options).map(|selection| self.told(selection))
+    }
+
+    /// Picks as the engine does, on threads of its own.
+    pub(crate) async fn pick_async(&self, query: Query, options: PickOptions) -> Result<Selection, PickError> {
+        self.engine.pick_async(query, options).await.map(|selection| self.told(selection))
+    }
+
+    fn told(&self, mut selection: Selection) -> Selection {
+        selection.degraded.extend(self.store.as_ref().and_then(Store::stands_in));
+        selection
     }
 
     /// What callers of a role may see; made when the first of them asks.

@@ -88,14 +88,9 @@ impl Generation {
         format!("{}s:{key}", self.prefix)
     }
 
-    /// How many tools hold terms.
-    pub(super) fn term_counts(&self, bucket: u64) -> String {
-        format!("{}df:{bucket}", self.prefix)
-    }
-
-    /// How many sources hold terms.
-    pub(super) fn source_term_counts(&self, bucket: u64) -> String {
-        format!("{}sf:{bucket}", self.prefix)
+    /// How many tools, sources, and examples hold terms.
+    pub(super) fn counts_of_terms(&self, bucket: u64) -> [String; 3] {
+        ["df", "sf", "ef"].map(|of| format!("{}{of}:{bucket}", self.prefix))
     }
 
     /// Reads the key of a row out of that of a tool.

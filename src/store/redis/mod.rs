@@ -17,7 +17,7 @@ pub(super) use self::writing::TermChanges;
 use super::first_stage::{FirstStage, Words};
 use super::head::{Current, FORMAT, Head};
 use super::{MAX_CANDIDATES, Store, StoreError, lock};
-use crate::index::{RowKey, SourceKey};
+use crate::index::{RowKey, SourceKey, TermCounts};
 
 /// The most connections that are kept for the next call.
 const MOST_IDLE: usize = 16;
@@ -207,31 +207,33 @@ fn vector_bytes(vector: &[f32]) -> Vec<u8> {
 impl Store for RedisStore {
     fn current(&self, within: Duration) -> Result<Option<Current>, StoreError> {
         let key = self.keys.current();
-        let Some(bytes) = self.values(std::iter::once(key.clone()), None, within)?.pop().flatten() else {
-            return Ok(None);
-        };
-        let current: Current = serde_json::from_slice(&bytes).map_err(|error| self.damaged(&key, error))?;
-        if current.format != FORMAT {
-            let reason = format!("it is of format {}, and this program reads {FORMAT}", current.format);
-            return Err(self.damaged(key, reason));
-        }
-        Ok(Some(current))
+        let bytes = self.values(std::iter::once(key.clone()), None, within)?.pop().flatten();
+        let current = |bytes: Vec<u8>| serde_json::from_slice(&bytes).map_err(|error| self.damaged(&key, error));
+        bytes.map(current).transpose()
     }
 
     fn head(&self, current: &Current, within: Duration) -> Result<Head, StoreError> {
+        if !current.is_readable() {
+            let reason = format!(
+                "it is of format {}, and this program reads {FORMAT}; publish the catalog again",
+                current.format
+            );
+            return Err(self.damaged(self.keys.current(), reason));
+        }
         let key = self.keys.generation(current.generation).head();
         let bytes = self.values(std::iter::once(key.clone()), None, within)?.pop().flatten();
         let bytes = bytes.ok_or_else(|| self.damaged(&key, "it is not there"))?;
         serde_json::from_slice(&bytes).map_err(|error| self.damaged(key, error))
     }
 
-    fn term_counts(&self, head: &Head, terms: &[u64], within: Duration) -> Result<Vec<(u32, u32)>, StoreError> {
+    fn term_counts(&self, head: &Head, terms: &[u64], within: Duration) -> Result<Vec<TermCounts>, StoreError> {
         let generation = self.generation(head);
         let mut pipeline = redis::pipe();
         for &term in terms {
             let bucket = head.bucket(term);
-            pipeline.cmd("HGET").arg(generation.term_counts(bucket)).arg(&term.to_le_bytes());
-            pipeline.cmd("HGET").arg(generation.source_term_counts(bucket)).arg(&term.to_le_bytes());
+            for key in generation.counts_of_terms(bucket) {
+                pipeline.cmd("HGET").arg(key).arg(&term.to_le_bytes());
+            }
         }
         let count = |answer: &Value| match answer {
             Value::Nil => Ok(0),
@@ -239,7 +241,10 @@ impl Store for RedisStore {
                 .map_err(|error| self.damaged(format!("{}df", generation.prefix), error)),
         };
         let answers = self.ask_all(&pipeline, within)?;
-        answers.as_chunks::<2>().0.iter().map(|[tools, sources]| Ok((count(tools)?, count(sources)?))).collect()
+        let counts = |[tools, sources, examples]: &[Value; 3]| {
+            Ok(TermCounts { tools: count(tools)?, sources: count(sources)?, examples: count(examples)? })
+        };
+        answers.as_chunks::<3>().0.iter().map(counts).collect()
     }
 
     fn candidates(

@@ -12,8 +12,8 @@ use crate::store::first_stage::{Filter, Nearest, Tags};
 /// How many postings are read at most for each tool that is wanted: words that more tools hold than are left are not asked for, as they
 /// tell least. `docs/results.md` has what fewer and more give.
 const POSTINGS_A_TOOL: usize = 24;
-/// Up to so many tools that may be seen are all held against a vector; among more, those near it are looked through.
-const FEW: usize = 20_000;
+/// What a neighbour that is looked at on the way through the graph costs, in tools that are held against the vector one by one.
+const COST_OF_A_NEIGHBOUR: usize = 16;
 /// The fewest neighbours that a search for a vector looks at on its way.
 const LEAST_EFFORT: usize = 80;
 /// How many tools come for one name.
@@ -22,6 +22,7 @@ const OF_NAME: usize = 16;
 /// The fields of a row's document.
 pub(super) const NAME_WORDS: &str = "n";
 pub(super) const WORDS: &str = "d";
+pub(super) const EXAMPLE_WORDS: &str = "e";
 pub(super) const POLICY: &str = "p";
 pub(super) const SOURCE: &str = "s";
 pub(super) const NAMES: &str = "m";
@@ -95,11 +96,14 @@ pub(super) fn of_words(index: &str, filter: &Filter, terms: &[(u64, f32, u32)], 
 pub(super) fn near(index: &str, filter: &Filter, Nearest { model, vector, most }: &Nearest) -> Cmd {
     let (passing, policy) = match passing(filter) {
         None => ("*".to_owned(), format!("EF_RUNTIME {}", LEAST_EFFORT.max(*most))),
-        Some(passing) if filter.admitted <= FEW => (format!("({passing})"), "HYBRID_POLICY ADHOC_BF".to_owned()),
-        // Enough of the neighbours that so many of them may be expected to pass.
         Some(passing) => {
-            let batch = (most * filter.tools).div_ceil(filter.admitted.max(1)) * 5 / 4;
-            (format!("({passing})"), format!("HYBRID_POLICY BATCHES BATCH_SIZE {}", LEAST_EFFORT.max(batch)))
+            // So many of the neighbours that enough of them may be expected to pass; or all that may be seen, where those are fewer.
+            let batch = LEAST_EFFORT.max((most * filter.tools).div_ceil(filter.admitted.max(1)) * 5 / 4);
+            let policy = match filter.admitted <= batch.saturating_mul(COST_OF_A_NEIGHBOUR) {
+                true => "HYBRID_POLICY ADHOC_BF".to_owned(),
+                false => format!("HYBRID_POLICY BATCHES BATCH_SIZE {batch}"),
+            };
+            (format!("({passing})"), policy)
         }
     };
     let field = vector_field(*model);
@@ -124,6 +128,7 @@ pub(super) fn create(index: &str, prefix: &str, dimensions: &[usize]) -> Cmd {
     create.arg(index).arg("ON").arg("HASH").arg("PREFIX").arg(1).arg(prefix);
     create.arg("STOPWORDS").arg(0).arg("NOOFFSETS").arg("NOHL").arg("SCHEMA");
     create.arg(NAME_WORDS).arg("TEXT").arg("NOSTEM").arg("WEIGHT").arg(3).arg(WORDS).arg("TEXT").arg("NOSTEM");
+    create.arg(EXAMPLE_WORDS).arg("TEXT").arg("NOSTEM");
     for field in [POLICY, SOURCE, NAMES] {
         create.arg(field).arg("TAG");
     }

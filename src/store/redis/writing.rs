@@ -8,7 +8,7 @@ use foldhash::HashMap;
 use redis::{Connection, Pipeline, Value};
 
 use super::keys::Generation;
-use super::search::{self, NAME_WORDS, NAMES, POLICY, ROW, SOURCE, WORDS, tag, vector_field};
+use super::search::{self, EXAMPLE_WORDS, NAME_WORDS, NAMES, POLICY, ROW, SOURCE, WORDS, tag, vector_field};
 use super::{ROWS_AT_ONCE, RedisStore, kind, vector_bytes};
 use crate::index::{Row, RowKey, SourceKey, SourceRow};
 use crate::store::first_stage::name_tag;
@@ -24,8 +24,8 @@ const ROWS_A_WRITE: usize = 200;
 /// The most times that a word stands in a document.
 const MOST_REPEATS: u16 = 4;
 
-/// By how much the counts of a term change: of tools, and of sources.
-pub(crate) type TermChanges = HashMap<u64, (i64, i64)>;
+/// By how much the counts of a term change: of tools, of sources, and of examples.
+pub(crate) type TermChanges = HashMap<u64, [i64; 3]>;
 
 /// A publisher's hold on a tenant's part of a store; let go of when it is dropped.
 pub(crate) struct Publishing<'s> {
@@ -130,8 +130,7 @@ impl Publishing<'_> {
         head: &Head,
         tools: &[RowKey],
         sources: &[(SourceKey, SourceRow)],
-        of_tools: impl Iterator<Item = (u64, u32)>,
-        of_sources: impl Iterator<Item = (u64, u32)>,
+        terms: [Vec<(u64, u32)>; 3],
     ) -> Result<(), StoreError> {
         let generation = self.store.generation(head);
         for tools in tools.chunks(10 * ROWS_AT_ONCE) {
@@ -148,17 +147,18 @@ impl Publishing<'_> {
             }
             self.store.ask(WRITE, |connection| writes.exec(connection))?;
         }
-        self.write_buckets(head, of_tools, |bucket| generation.term_counts(bucket))?;
-        self.write_buckets(head, of_sources, |bucket| generation.source_term_counts(bucket))
+        let write = |(of, counts): (usize, Vec<(u64, u32)>)| {
+            self.write_buckets(head, counts, |bucket| std::mem::take(&mut generation.counts_of_terms(bucket)[of]))
+        };
+        terms.into_iter().enumerate().try_for_each(write)
     }
 
     fn write_buckets(
         &self,
         head: &Head,
-        counts: impl Iterator<Item = (u64, u32)>,
+        mut counts: Vec<(u64, u32)>,
         key: impl Fn(u64) -> String,
     ) -> Result<(), StoreError> {
-        let mut counts: Vec<(u64, u32)> = counts.collect();
         counts.sort_unstable_by_key(|&(term, _)| (head.bucket(term), term));
         let buckets: Vec<&[(u64, u32)]> =
             counts.chunk_by(|(one, _), (other, _)| head.bucket(*one) == head.bucket(*other)).collect();
@@ -206,10 +206,9 @@ impl Publishing<'_> {
         for key in left {
             writes.cmd("DEL").arg(generation.source(*key));
         }
-        for (&term, &(tools, sources)) in terms {
-            let bucket = head.bucket(term);
-            let counts = [(generation.term_counts(bucket), tools), (generation.source_term_counts(bucket), sources)];
-            for (key, by) in counts.into_iter().filter(|(_, by)| *by != 0) {
+        for (&term, &changes) in terms {
+            let counts = generation.counts_of_terms(head.bucket(term));
+            for (key, by) in counts.into_iter().zip(changes).filter(|(_, by)| *by != 0) {
                 writes.cmd("HINCRBY").arg(key).arg(&term.to_le_bytes()).arg(by);
             }
         }
@@ -350,6 +349,7 @@ fn write_row(writes: &mut Pipeline, generation: &Generation, key: RowKey, row: &
             text.push(' ');
         }
     }
+    let of_examples: BTreeSet<String> = row.example_terms().concat().into_iter().map(tag).collect();
     let aliases = tool.aliases.iter().map(|alias| alias.name.as_str());
     let qualified = tool.qualified_name();
     let names = [tool.name.as_str(), tool.id.as_str(), qualified.as_str()].into_iter().chain(aliases);
@@ -357,6 +357,9 @@ fn write_row(writes: &mut Pipeline, generation: &Generation, key: RowKey, row: &
     let set = writes.cmd("HSET").arg(generation.tool(key));
     set.arg(NAME_WORDS).arg(of_name).arg(WORDS).arg(others);
     set.arg(POLICY).arg(tag(policy_tag(tool))).arg(SOURCE).arg(tag(source_tag(tool.source.as_deref())));
+    if !of_examples.is_empty() {
+        set.arg(EXAMPLE_WORDS).arg(of_examples.into_iter().collect::<Vec<_>>().join(" "));
+    }
     set.arg(NAMES).arg(names.into_iter().collect::<Vec<_>>().join(","));
     for (model, vector) in row.vectors().enumerate() {
         set.arg(vector_field(model)).arg(vector_bytes(&vector));

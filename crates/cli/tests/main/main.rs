@@ -42,6 +42,11 @@ mod gateway_http;
 // A store that several gateways share.
 #[cfg(feature = "redis")]
 mod shared_store;
+// The store itself, and a line to it that can be cut, as the library's tests have them.
+#[cfg(feature = "redis")]
+#[allow(dead_code, reason = "others need more of it")]
+#[path = "../../../../tests/store/server.rs"]
+mod store_server;
 // The HTTP interface.
 #[cfg(feature = "server")]
 mod http_api;

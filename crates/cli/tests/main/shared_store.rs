@@ -1,52 +1,32 @@
 //! A store that gateways share, as its operator sees it. What becomes of it when the store fails is tested where the gateway is.
 
-use std::net::TcpListener;
-use std::process::{Child, Command, Output, Stdio};
+use std::net::SocketAddr;
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::cli::{picktools, stderr, stdout};
-use crate::gateway::{Place, upstream};
+use crate::gateway::{Place, eventually, upstream};
 use crate::gateway_http::Serving;
-use crate::support::root;
+use crate::store_server::{Line, Relay, StoreServer};
 
-/// A store that ends with the test.
-struct Store {
-    child: Child,
-    port: u16,
-    _folder: tempfile::TempDir,
-}
+/// A store with a password.
+struct Store(StoreServer);
 
 impl Store {
     fn start() -> Self {
-        Self::with(&[])
+        Self::of(StoreServer::start(&[]))
     }
 
     /// One that has an index.
     fn with_search() -> Self {
-        Self::with(&["--loadmodule".to_owned(), root("target/store/redisearch.so").display().to_string()])
+        Self::of(StoreServer::with_search(&[]))
     }
 
-    fn with(more: &[String]) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
-        let folder = tempfile::tempdir().expect("a folder");
-        let program =
-            std::env::var_os("PICKTOOLS_TEST_STORE").unwrap_or_else(|| root("target/store/valkey-server").into());
-        let child = Command::new(program)
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--requirepass", "s3cret-word"])
-            .args(more)
-            .arg("--dir")
-            .arg(folder.path())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("it starts; see scripts/fetch-store.sh");
-        let until = Instant::now() + Duration::from_secs(20);
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < until, "it does not start");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Self { child, port, _folder: folder }
+    fn of(server: StoreServer) -> Self {
+        server.ask(&["ACL", "SETUSER", "gateway", "on", ">s3cret-word", "~*", "+@all"]);
+        Self(server)
     }
 
     /// Runs a command with the address in the variable.
@@ -56,15 +36,12 @@ impl Store {
     }
 
     fn url(&self) -> String {
-        format!("redis://:s3cret-word@127.0.0.1:{}/0", self.port)
+        at(self.0.address())
     }
 }
 
-impl Drop for Store {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
+fn at(address: SocketAddr) -> String {
+    format!("redis://gateway:s3cret-word@{address}/0")
 }
 
 fn approve(store: &Store, arguments: &[&str]) -> Output {
@@ -122,9 +99,8 @@ fn a_store_that_cannot_be_used_is_told_without_its_password() {
         let (code, told) = run(&["--store", url]);
         assert!(code == Some(2) && !told.contains("s3cret-word"), "{told}");
     }
-    let port = store.port;
-    drop(store.child.kill());
-    drop(store.child.wait());
+    let port = store.0.address().port();
+    store.0.kill();
     let place = Place::with(&json!({"up": upstream()}));
     let mut program = crate::gateway::gateway_program();
     program.arg("serve").args(place.arguments()).args(["--store", &store.url()]).stdin(Stdio::null());
@@ -148,13 +124,22 @@ fn write(folder: &std::path::Path, names: &[&str]) -> String {
     path.to_str().expect("a path").to_owned()
 }
 
-/// The ids of what a gateway picks.
-fn picked(serving: &Serving, request: &str) -> Vec<String> {
+/// What a gateway picks.
+fn selected(serving: &Serving, request: &str) -> Value {
     let json = [("Content-Type", "application/json")];
     let answer = serving.raw("POST", "/v1/pick", &json, &json!({"query": request}).to_string());
-    let selection: Value = serde_json::from_str(&answer.body).expect("JSON");
+    serde_json::from_str(&answer.body).expect("JSON")
+}
+
+/// The ids of it.
+fn ids(selection: &Value) -> Vec<&str> {
     let picks = selection["picks"].as_array().unwrap_or_else(|| panic!("{selection}"));
-    picks.iter().map(|pick| pick["tool"]["id"].as_str().expect("an id").to_owned()).collect()
+    picks.iter().map(|pick| pick["tool"]["id"].as_str().expect("an id")).collect()
+}
+
+/// Whether a gateway picks a tool for a request as the first.
+fn picks(serving: &Serving, request: &str, id: &str) -> bool {
+    ids(&selected(serving, request)).first() == Some(&id)
 }
 
 #[test]
@@ -183,24 +168,16 @@ fn a_catalog_is_published_picked_from_served_by_two_gateways_and_looked_after() 
     assert_eq!(selection["snapshot"]["version"], report["published"]["version"]);
     assert_eq!(selection["stages"][0], json!({"stage": "store", "status": "ran"}));
     let other = start();
-    let until = Instant::now() + Duration::from_secs(10);
     for serving in [&one, &other] {
-        while picked(serving, "sharpen the chisel").first().is_none_or(|id| id != "workshop/sharpen_chisel") {
-            assert!(Instant::now() < until, "it is served");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        eventually("it is served", || picks(serving, "sharpen the chisel", "workshop/sharpen_chisel"));
     }
     // A change is served by both.
     write(folder.path(), &[&names[1..], &["varnish_table"]].concat());
     let published = store.run(&["index", "--catalog", &catalog]);
     assert!(stdout(&published).contains("published as snapshot"), "{}", stdout(&published));
-    let seen = Instant::now();
     for serving in [&one, &other] {
-        while picked(serving, "varnish the table").first().is_none_or(|id| id != "workshop/varnish_table") {
-            assert!(seen.elapsed() < Duration::from_secs(10), "it is served");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        assert!(picked(serving, "sharpen the chisel").iter().all(|id| id != "workshop/sharpen_chisel"));
+        eventually("it is served", || picks(serving, "varnish the table", "workshop/varnish_table"));
+        assert!(!ids(&selected(serving, "sharpen the chisel")).contains(&"workshop/sharpen_chisel"));
     }
     let verified = store.run(&["store", "verify"]);
     assert_eq!(verified.status.code(), Some(0), "{}", stdout(&verified));
@@ -212,4 +189,55 @@ fn a_catalog_is_published_picked_from_served_by_two_gateways_and_looked_after() 
         let refused = store.run(&[&["pick", "sharpen the chisel"], wrong].concat());
         assert_eq!(refused.status.code(), Some(2), "{wrong:?}");
     }
+}
+
+#[test]
+fn a_gateway_that_is_cut_off_from_the_store_for_a_minute_serves_what_it_has_says_so_and_loses_nothing() {
+    let (store, folder) = (Store::with_search(), tempfile::tempdir().expect("a folder"));
+    let publish = |names: &[&str]| {
+        let published = store.run(&["index", "--catalog", &write(folder.path(), names)]);
+        assert_eq!(published.status.code(), Some(0), "{}", stderr(&published));
+    };
+    publish(&["sharpen_chisel", "oil_lathe"]);
+    let line = Relay::to(store.0.address());
+    let place = Place::with(&json!({"up": upstream()}));
+    place.write("settings.json", &json!({"trust": "approve"}));
+    let audit = place.path("audit").display().to_string();
+    let gateway = Serving::start(place, &["--store", &at(line.address), "--tenant", "acme", "--audit", &audit]);
+    eventually("it is served", || picks(&gateway, "sharpen the chisel", "workshop/sharpen_chisel"));
+    eventually("it waits for the operator", || approve(&store, &[]).status.code() == Some(1));
+    let echoes = || ids(&selected(&gateway, "echo what I say")).contains(&"up/echo");
+    assert!(!echoes(), "it was not approved");
+    line.is(Line::Cut);
+    // On the other side things go on.
+    assert_eq!(approve(&store, &["--all-of", "up", "--yes"]).status.code(), Some(0));
+    publish(&["oil_lathe", "varnish_table"]);
+    let health = || gateway.raw("GET", "/health", &[], "").body;
+    eventually("it is noticed", || health().contains("store: away"));
+    let (cut, mut asked) = (Instant::now(), 0);
+    while cut.elapsed() < Duration::from_secs(60) {
+        let started = Instant::now();
+        let selection = selected(&gateway, &format!("sharpen chisel number {asked}"));
+        assert!(started.elapsed() < Duration::from_secs(2), "nobody waits for the store: {:?}", started.elapsed());
+        assert_eq!(ids(&selection).first(), Some(&"workshop/sharpen_chisel"), "{selection}");
+        assert_eq!(selection["degraded"][0]["stage"], "store", "{selection}");
+        assert!(!echoes(), "an approval that it cannot read is none");
+        asked += 1;
+        std::thread::sleep(Duration::from_secs(2));
+    }
+    assert!(health().contains("store: away"));
+    let metrics = gateway.raw("GET", "/metrics", &[], "").body;
+    assert!(metrics.contains("picktools_store_fault{purpose=\"approvals\",fault=\"away\"} 1"), "{metrics}");
+    line.is(Line::Good);
+    eventually("it goes on with what was published", || picks(&gateway, "varnish the table", "workshop/varnish_table"));
+    eventually("it has what was approved", echoes);
+    eventually("nothing is wrong any more", || health() == "ok\n");
+    assert!(selected(&gateway, "oil the lathe").get("degraded").is_none_or(|degraded| degraded == &json!([])));
+    // What was decided meanwhile is in the stream, each once.
+    let recorded = || {
+        let stream = store.0.ask(&["XRANGE", "picktools:{acme}:gateway:audit", "-", "+"]);
+        let stream = format!("{stream:?}");
+        (0..asked).all(|number| stream.matches(&format!("sharpen chisel number {number}\\\"")).count() == 1)
+    };
+    eventually("it is recorded", recorded);
 }

@@ -160,7 +160,7 @@ impl Picking {
         }
         let _span = tracing::info_span!(target: "picktools::span", "pick").entered();
         let started = Instant::now();
-        let picked = self.snapshot.engine.pick(&query, &options);
+        let picked = self.snapshot.pick(&query, &options);
         let mut selection = picked.map_err(|error| Problem::invalid(error.to_string()).at("options"))?;
         let time = started.elapsed();
         let hub = &self.api.hub;

@@ -95,9 +95,9 @@ pub(super) async fn attempt(State(hub): State<Arc<Hub>>, Json(asked): Json<Attem
     let all = PickOptions { min_score: 0.0, token_budget: None, ..options.clone() };
     let failed = |error: PickError| Problem::new(StatusCode::BAD_REQUEST, error.to_string());
     let started = Instant::now();
-    let selection = snapshot.engine.pick_async(query.clone(), options).await.map_err(failed)?;
+    let selection = snapshot.pick_async(query.clone(), options).await.map_err(failed)?;
     let time = started.elapsed();
-    let all = snapshot.engine.pick_async(query, all).await.map_err(failed)?;
+    let all = snapshot.pick_async(query, all).await.map_err(failed)?;
     written(&told(&snapshot, &view, &Tried { selection, all, time }))
 }
 

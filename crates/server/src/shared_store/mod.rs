@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use picktools::selection::{Degraded, Stage};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -146,6 +147,14 @@ impl Store {
     /// Returns what is wrong, for each purpose for which something is.
     pub fn faults(&self) -> Vec<(Purpose, Fault)> {
         self.0.faults.all()
+    }
+
+    /// Returns what stands in for it in picks, if it does not answer or approvals are not those that there were.
+    pub(crate) fn stands_in(&self) -> Option<Degraded> {
+        let mut faults = self.faults();
+        faults.retain(|(purpose, fault)| *fault == Fault::Away || *purpose == Purpose::Pins);
+        let reason = || format!("{}; tools and approvals are those that were read last", told_in_words(&faults));
+        (!faults.is_empty()).then(|| Degraded::new(Stage::Store, reason()))
     }
 
     /// Notes that for a purpose something is wrong that is not about one command, or no longer is.
