@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use foldhash::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::definitions::{Definitions, Digest};
@@ -68,6 +69,11 @@ impl WholeGroup {
 }
 
 impl Whole {
+    /// Returns the number of each source, by its name.
+    pub(crate) fn source_numbers(&self) -> HashMap<String, u32> {
+        (0..).zip(self.sources.names()).map(|(number, name)| (name.clone(), number)).collect()
+    }
+
     /// Says of a catalog what decisions on its parts rest on.
     pub(crate) fn of(catalog: &Catalog) -> Self {
         let grouping = catalog.grouping();

@@ -106,7 +106,7 @@ impl PartOf {
             Some((sources, average)) => Some(Arc::new(Counted { sources, average, sample })),
             None => None,
         };
-        let sources = (0..).zip(whole.sources.names()).map(|(number, name)| (name.clone(), number)).collect();
+        let sources = whole.source_numbers();
         Ok(Self { whole: Arc::new(whole), counts, counted, embedders, models: dimensions.len(), sources })
     }
 

@@ -1,6 +1,7 @@
 //! A catalog and its index in a store that several processes share.
 //!
-//! One process [publishes](publish) what it has indexed; others [open](SharedEngine) it and pick. The store keeps a *row* for each
+//! One process [publishes](publish) what it has indexed; others [open](SharedEngine) it and pick, or take the
+//! [definitions](SharedCatalog) and index them with others. The store keeps a *row* for each
 //! tool (its definition, its words, its vectors) and finds candidates by words and by meaning, among the tools that the caller may
 //! see; what ranks, explains and decides is the code that does so everywhere, over those candidates and with what is counted over
 //! all tools. So a pick of a shared engine has the scores, the evidence and the exclusions that one of an
@@ -13,6 +14,7 @@
 //! What a store says is held to digests and checked as anything that comes from elsewhere. Whoever can write to it can write
 //! tools: that is for its access control to decide (`docs/scale.md`).
 
+mod definitions;
 mod error;
 mod first_stage;
 mod head;
@@ -26,6 +28,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub use self::definitions::SharedCatalog;
 pub use self::error::StoreError;
 use self::first_stage::FirstStage;
 pub use self::head::SnapshotStatus;

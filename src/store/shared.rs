@@ -200,11 +200,6 @@ impl SharedEngine {
         }
     }
 
-    /// Returns an engine of the whole catalog, where it is kept here.
-    pub fn whole(&self) -> Option<Engine> {
-        self.0.snapshot().whole.clone()
-    }
-
     /// Picks the tools that `query` needs, as [`Engine::pick`] does. While the store cannot be used, from what is kept here, which
     /// stands in [`Selection::degraded`].
     ///
@@ -458,7 +453,7 @@ fn gather(
     Ok(rows)
 }
 
-fn read_rows(
+pub(super) fn read_rows(
     store: &RedisStore,
     head: &Head,
     keys: &[RowKey],

@@ -50,7 +50,8 @@ fn every_provider_gets_results_in_its_own_form() {
             change.result(Err(" ".to_owned())),
         ];
         let written = provider.results(&results).expect("every call has an id");
-        insta::assert_json_snapshot!(format!("results_{provider}"), written);
+        let shown = serde_json::to_string_pretty(&written).expect("JSON");
+        insta::assert_snapshot!(format!("results_{provider}"), shown);
         assert_eq!(provider.results(&[]), Ok(Vec::new()), "nothing is nothing");
         if provider != Provider::Mcp {
             let transcript = json!([vec![json!({"role": "user", "content": "list them"})], written].concat());

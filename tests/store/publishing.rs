@@ -8,7 +8,7 @@ use std::time::Duration;
 use picktools::catalog::Changes;
 use picktools::embed::{EmbedError, EmbedProgress, Embedder, ModelKind, Role, StaticEmbedder, TunedEmbedder};
 use picktools::examples::Examples;
-use picktools::store::{SharedEngine, SharedOptions, StoreError, collect, publish, status, verify};
+use picktools::store::{SharedCatalog, SharedEngine, SharedOptions, StoreError, collect, publish, status, verify};
 use picktools::{Catalog, Engine, PickOptions, Query, Selection, Tool};
 use proptest::prelude::*;
 use redis::Value;
@@ -151,6 +151,43 @@ fn a_change_is_seen_by_two_engines_and_only_what_changed_is_written() {
         let is_gone = || ids(&pick(engine, request, &wide())).iter().all(|id| id != "kitchen/calibrate_machine");
         within(Duration::from_secs(5), "it is gone", is_gone);
     }
+}
+
+#[test]
+fn definitions_are_those_that_were_published_and_what_changes_is_read() {
+    let server = StoreServer::with_search(&[]);
+    let engine = Engine::new(workplace()).expect("it is indexed");
+    let publication = published(&engine, &server.url());
+    let mut shared = SharedCatalog::open(store(&server.url(), "acme")).expect("it opens");
+    assert_eq!(shared.catalog().tools(), engine.catalog().tools(), "in their order");
+    assert_eq!(
+        (shared.catalog().digest(), shared.snapshot().version),
+        (engine.catalog().digest(), publication.version)
+    );
+    assert!(!shared.follow().expect("it is asked"), "nothing was published");
+    let put = vec![tool("kitchen", "descale_kettle", "Descales the kettle of the kitchen")];
+    let remove = vec![engine.catalog().tools()[0].id.clone()];
+    let changed = engine.update(Changes { put, remove }).expect("it is indexed");
+    published(&changed, &server.url());
+    let rows = || server.keys().into_iter().filter(|key| key.contains(":t:"));
+    // What is known is not read again: nothing of it is there any more.
+    let of_kettle = |key: &String| {
+        let row: Vec<u8> = redis::from_redis_value(server.ask(&["HGET", key, "r"])).expect("a row");
+        String::from_utf8_lossy(&row).contains("descale_kettle")
+    };
+    rows().filter(|key| !of_kettle(key)).for_each(|key| drop(server.ask(&["DEL", &key])));
+    assert!(shared.follow().expect("it is read"));
+    assert_eq!(shared.catalog().tools(), changed.catalog().tools());
+    assert_eq!(shared.catalog().digest(), changed.catalog().digest());
+    let mut fresh = SharedCatalog::open(store(&server.url(), "acme"));
+    assert!(matches!(fresh, Err(StoreError::Damaged { .. })), "{fresh:?}");
+    server.ask(&["FLUSHALL"]);
+    assert!(matches!(shared.follow(), Err(StoreError::Empty { .. })));
+    assert_eq!(shared.catalog().len(), changed.catalog().len(), "what there was stays");
+    published(&engine, &server.url());
+    assert!(shared.follow().expect("it is read"));
+    fresh = SharedCatalog::open(store(&server.url(), "acme"));
+    assert_eq!(fresh.expect("it opens").catalog().digest(), shared.catalog().digest());
 }
 
 #[test]

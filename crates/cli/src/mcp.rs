@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use picktools::Catalog;
 use picktools::import::mcp::Configuration;
 #[cfg(feature = "redis")]
-use picktools::store::{RedisStore, SharedEngine, SharedOptions, StoreError};
+use picktools::store::{RedisStore, SharedCatalog, StoreError};
 use picktools_server::settings::{AuditSettings, Mode, ProviderSettings, ProxySettings, Role, Share, Unsafe};
 use picktools_server::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings, Store};
 
@@ -20,12 +20,9 @@ use crate::servers::ServerArgs;
 use crate::store_args::StoreArgs;
 use crate::{args, heading, output};
 
-/// The most tools of a store's catalog that a gateway serves.
-#[cfg(feature = "redis")]
-const MOST_SHARED: usize = 100_000;
 /// How often is looked whether another catalog was published.
 const LOOK: Duration = Duration::from_millis(200);
-/// Every how many looks it is looked whether a file has become another.
+/// Every how many looks it is looked whether a file has become another, and whether a store answers again.
 const LOOKS_AT_FILES: usize = 5;
 
 #[derive(Args)]
@@ -54,14 +51,10 @@ pub(super) struct GatewayArgs {
     state_dir: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
-    /// Where a catalog is looked for, on connections that are kept.
+    /// The catalog in the store.
     #[cfg(feature = "redis")]
     #[arg(skip)]
-    catalog_store: std::cell::RefCell<Option<RedisStore>>,
-    /// The catalog in the store, once there is one.
-    #[cfg(feature = "redis")]
-    #[arg(skip)]
-    engine: std::cell::RefCell<Option<SharedEngine>>,
+    published: Box<std::cell::RefCell<Published>>,
     /// Record what is decided in this folder, which no other gateway writes (docs/audit.md); nothing is picked or run while
     /// that cannot be done.
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
@@ -71,6 +64,38 @@ pub(super) struct GatewayArgs {
     /// Tools that no server has.
     #[arg(skip)]
     pub(super) catalog: Option<CatalogFiles>,
+}
+
+/// A catalog in a store, as far as it is known.
+#[cfg(feature = "redis")]
+#[derive(Default)]
+struct Published {
+    /// Where it is looked for, on connections that are kept.
+    store: Option<RedisStore>,
+    /// None where nothing was published yet.
+    catalog: Option<SharedCatalog>,
+    /// Why it is not followed.
+    fault: Option<String>,
+}
+
+#[cfg(feature = "redis")]
+impl Published {
+    /// Takes over what was published last.
+    fn follow(&mut self, args: &StoreArgs) -> anyhow::Result<()> {
+        if self.store.is_none() {
+            self.store = args.catalog_store()?;
+        }
+        match (&mut self.catalog, &self.store) {
+            (Some(catalog), _) => drop(catalog.follow()?),
+            (None, Some(store)) => match SharedCatalog::open(store.clone()) {
+                Ok(catalog) => self.catalog = Some(catalog),
+                Err(StoreError::Empty { .. }) => {}
+                Err(error) => return Err(error.into()),
+            },
+            (None, None) => {}
+        }
+        Ok(())
+    }
 }
 
 /// The files of a catalog, and how they are read.
@@ -207,11 +232,13 @@ impl GatewayArgs {
             let catalog: Vec<_> = catalog.map(|path| (stamp(&path), path)).collect();
             (files.iter().map(|path| std::fs::read(path).ok()).collect::<Vec<_>>(), catalog)
         };
-        let (mut last, mut last_published) = (read(), self.published());
+        let follow_store = || tokio::task::block_in_place(|| self.follow_store());
+        let (mut last, mut last_published) = (read(), follow_store());
         for look in 1_usize.. {
             tokio::time::sleep(LOOK).await;
-            let published = self.published();
-            let now = if look.is_multiple_of(LOOKS_AT_FILES) { read() } else { last.clone() };
+            let is_slow_look = look.is_multiple_of(LOOKS_AT_FILES);
+            let published = if is_slow_look || self.store_answers() { follow_store() } else { last_published };
+            let now = if is_slow_look { read() } else { last.clone() };
             if now == last && published == last_published {
                 continue;
             }
@@ -234,49 +261,47 @@ impl GatewayArgs {
             return files.open().map(Some);
         }
         #[cfg(feature = "redis")]
-        if let Some(engine) = self.shared()? {
-            let status = engine.state().snapshot;
-            let Some(whole) = engine.whole() else {
-                bail!(
-                    "the store's catalog has {} tools, and a gateway serves at most {MOST_SHARED}; publish fewer, or ask the store with `pick`",
-                    status.tools
-                );
-            };
-            return Ok(Some(whole.catalog().clone()));
+        {
+            let mut published = self.published.borrow_mut();
+            if published.catalog.is_none() {
+                published.follow(&self.store)?;
+            }
+            Ok(published.catalog.as_ref().map(|shared| shared.catalog().clone()))
         }
+        #[cfg(not(feature = "redis"))]
         Ok(None)
     }
 
-    /// Which snapshot of the store the gateway's own tools are of.
+    /// Takes over what was published in the store; returns which snapshot the gateway's own tools are of. What is wrong with the store
+    /// is told when it begins.
     #[cfg(feature = "redis")]
-    fn published(&self) -> Option<u64> {
+    fn follow_store(&self) -> Option<u64> {
         if self.catalog.is_some() {
             return None;
         }
-        // What is wrong with the store is told where it is asked for more.
-        self.shared().ok().flatten().map(|engine| engine.state().snapshot.version)
+        let mut published = self.published.borrow_mut();
+        let fault = published.follow(&self.store).err().map(|error| format!("{error:#}"));
+        if let Some(fault) = fault.as_ref().filter(|_| published.fault.is_none()) {
+            output::warn(format!("the catalog stays as it was: {fault}"));
+        }
+        published.fault = fault;
+        published.catalog.as_ref().map(|shared| shared.snapshot().version)
     }
 
     #[cfg(not(feature = "redis"))]
-    fn published(&self) -> Option<u64> {
+    fn follow_store(&self) -> Option<u64> {
         None
     }
 
-    /// The catalog in the store; `None` where there is no store or nothing was published there.
+    /// Whether the store can be asked at every look.
     #[cfg(feature = "redis")]
-    fn shared(&self) -> anyhow::Result<Option<SharedEngine>> {
-        if let Some(engine) = &*self.engine.borrow() {
-            return Ok(Some(engine.clone()));
-        }
-        if self.catalog_store.borrow().is_none() {
-            *self.catalog_store.borrow_mut() = self.store.catalog_store()?;
-        }
-        let Some(store) = self.catalog_store.borrow().clone() else { return Ok(None) };
-        match SharedEngine::open(store, SharedOptions { whole: MOST_SHARED, ..SharedOptions::default() }) {
-            Ok(engine) => Ok(self.engine.borrow_mut().insert(engine).clone().into()),
-            Err(StoreError::Empty { .. }) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+    fn store_answers(&self) -> bool {
+        self.published.borrow().fault.is_none()
+    }
+
+    #[cfg(not(feature = "redis"))]
+    fn store_answers(&self) -> bool {
+        true
     }
 }
 

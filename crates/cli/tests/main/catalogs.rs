@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::cli::{WORKPLACE, answer, json, picktools, refusal, stderr, stdout};
+use crate::cli::{WORKPLACE, answer, json, picktools, refusal, says, stderr, stdout};
 
 const SAMPLES: &str = "fixtures/formats/layout";
 
@@ -13,14 +13,14 @@ fn what_translate_writes_is_a_catalog() {
     for provider in ["openai", "openai-responses", "anthropic", "gemini", "ollama", "mcp"] {
         let written = answer(&["translate", "--catalog", WORKPLACE, "--provider", provider]);
         let pick = ["pick", "book a meeting room", "--catalog", "-", "--json", "--allow-unsafe"];
-        let output = picktools(&pick).write_stdin(written).output().expect("it runs");
+        let output = picktools(&pick).stdin(says(written)).output().expect("it runs");
         assert_eq!(output.status.code(), Some(0), "{provider}: {}", stderr(&output));
         let picked: Value = serde_json::from_str(&stdout(&output)).expect("it is JSON");
         assert_eq!(picked["picks"][0]["tool"]["name"], "book_meeting_room", "{provider}");
     }
     for provider in ["openai-responses", "anthropic"] {
         let written = answer(&["translate", "--catalog", WORKPLACE, "--provider", provider, "--deferred"]);
-        let output = picktools(&["index", "--catalog", "-"]).write_stdin(written).output().expect("it runs");
+        let output = picktools(&["index", "--catalog", "-"]).stdin(says(written)).output().expect("it runs");
         assert!(stderr(&output).contains("warning: entry 1") && stderr(&output).contains("tool of the provider"));
         assert!(stdout(&output).starts_with("220 tools"), "{}", stdout(&output));
     }
@@ -49,13 +49,13 @@ fn several_catalogs_are_one() {
 #[test]
 fn standard_input_is_read_once() {
     let refused = |arguments: &[&str]| {
-        let output = picktools(arguments).write_stdin(r#"{"name": "a", "parameters": {}}"#).output().expect("it runs");
+        let output = picktools(arguments).stdin(says(r#"{"name": "a", "parameters": {}}"#)).output().expect("it runs");
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(stderr(&output).contains("can be read once only"), "{}", stderr(&output));
     };
     refused(&["index", "--catalog", "-", "--catalog", "-"]);
     refused(&["pick", "--input", "-", "--catalog", "-"]);
     refused(&["validate", "--calls", "-", "--catalog", "-"]);
-    let output = picktools(&["pick", "do a", "--catalog", "-"]).write_stdin("{").output().expect("it runs");
+    let output = picktools(&["pick", "do a", "--catalog", "-"]).stdin(says("{")).output().expect("it runs");
     assert!(stderr(&output).starts_with("error: standard input: line 1"), "{}", stderr(&output));
 }

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::{Output, Stdio};
+use std::io::{Seek as _, Write as _};
+use std::process::{Command, Output, Stdio};
 
-use assert_cmd::Command;
 use serde_json::Value;
 
 use crate::support::{fixture, root};
@@ -19,6 +19,13 @@ pub(crate) fn picktools(arguments: &[&str]) -> Command {
     // Where nothing else is said there is no cache: below a file there can be no folder.
     command.env("PICKTOOLS_CACHE_DIR", root("Cargo.toml/cache"));
     command
+}
+
+/// A standard input that says so.
+pub(crate) fn says(text: impl AsRef<[u8]>) -> Stdio {
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(text.as_ref()).and_then(|()| file.rewind()).expect("it is written");
+    file.into()
 }
 
 pub(crate) fn stdout(output: &Output) -> String {
@@ -260,7 +267,7 @@ fn a_transcript_is_a_request_and_its_tools_stay() {
         .expect("it can be written");
     let sequences = ["--sequences", habits.to_str().expect("the path is plain")];
     let arguments = [&["pick", "--catalog", WORKPLACE, "--input", "-", "--explain"][..], &sequences].concat();
-    let output = picktools(&arguments).write_stdin(transcript).output().expect("it runs");
+    let output = picktools(&arguments).stdin(says(transcript)).output().expect("it runs");
     let (text, notes) = (stdout(&output), stderr(&output));
     assert!(text.contains("uses it already as \"bash\"") && text.contains("of it for what was said before"), "{text}");
     assert!(text.starts_with(" 1. weather/"), "{text}");
@@ -276,7 +283,7 @@ fn the_request_may_come_from_a_file_or_standard_input() {
     let file = temporary.path().join("request.txt");
     for text in ["book a meeting room", "\"book a meeting room\"", "  \"book a meeting room\"\n"] {
         let pick = |path: &str| picktools(&["pick", "--catalog", WORKPLACE, "--input", path]);
-        let output = pick("-").write_stdin(text).output().expect("it runs");
+        let output = pick("-").stdin(says(text)).output().expect("it runs");
         assert_eq!(stdout(&output), expected, "{text}");
         fs::write(&file, text).expect("it can be written");
         let output = pick(file.to_str().expect("the path is plain")).output().expect("it runs");
@@ -284,11 +291,11 @@ fn the_request_may_come_from_a_file_or_standard_input() {
     }
     let object = r#"{"task": "book a meeting room", "seats": [12]}"#;
     let output =
-        picktools(&["pick", "--catalog", WORKPLACE, "--input", "-"]).write_stdin(object).output().expect("it runs");
+        picktools(&["pick", "--catalog", WORKPLACE, "--input", "-"]).stdin(says(object)).output().expect("it runs");
     assert!(stdout(&output).starts_with(" 1. calendar/book_meeting_room"), "{}", stdout(&output));
     let megabyte = "book a meeting room ".repeat(60_000);
     let output =
-        picktools(&["pick", "--catalog", WORKPLACE, "--input", "-"]).write_stdin(megabyte).output().expect("it runs");
+        picktools(&["pick", "--catalog", WORKPLACE, "--input", "-"]).stdin(says(megabyte)).output().expect("it runs");
     assert!(stdout(&output).starts_with(" 1. calendar/book_meeting_room"), "{}", stdout(&output));
     assert!(stderr(&output).starts_with("warning: only the first "), "{}", stderr(&output));
 }
@@ -302,11 +309,11 @@ fn a_request_that_asks_for_nothing_is_refused() {
     }
     let bare = [r#"{"messages": []}"#, r#"{"contents": []}"#, r#"{"model": "m", "input": []}"#];
     for text in bare.into_iter().chain([r#"[{"role": "assistant", "content": "Hello"}]"#, ""]) {
-        let message = refusal_of(picktools(&["pick", "--catalog", WORKPLACE, "--input", "-"]).write_stdin(text));
+        let message = refusal_of(picktools(&["pick", "--catalog", WORKPLACE, "--input", "-"]).stdin(says(text)));
         assert!(message.contains("the request is empty"), "{text}: {message}");
     }
     let question = r#"[{"role": "user", "content": "book a meeting room"}, {"role": "user", "content": "?"}]"#;
-    let output = picktools(&["pick", "--catalog", WORKPLACE, "--input", "-"]).write_stdin(question).output();
+    let output = picktools(&["pick", "--catalog", WORKPLACE, "--input", "-"]).stdin(says(question)).output();
     assert!(
         stdout(&output.expect("it runs")).starts_with(" 1. calendar/book_meeting_room"),
         "what was said before counts"
@@ -316,7 +323,7 @@ fn a_request_that_asks_for_nothing_is_refused() {
 #[test]
 fn a_request_that_cannot_be_read_is_refused() {
     let pick = ["pick", "--catalog", WORKPLACE, "--input"];
-    let message = refusal_of(picktools(&[&pick[..], &["-"]].concat()).write_stdin(&b"caf\xe9"[..]));
+    let message = refusal_of(picktools(&[&pick[..], &["-"]].concat()).stdin(says(&b"caf\xe9"[..])));
     assert!(message.contains("not valid UTF-8"), "{message}");
     let message = refusal(&[&pick[..], &["nowhere/request.txt"]].concat());
     assert!(message.contains("nowhere/request.txt"), "{message}");
@@ -410,7 +417,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     {
         let (reader, writer) = std::io::pipe().expect("a pipe can be made");
         drop(reader);
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_picktools"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_picktools"));
         command.current_dir(root("")).env_clear().args(arguments).stdout(writer).stderr(Stdio::piped());
         let output = command.output().expect("it runs");
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::cli::{answer, json, picktools, refusal, stderr, stdout};
+use crate::cli::{answer, json, picktools, refusal, says, stderr, stdout};
 
 const LIBRARY: &str = "fixtures/openapi/library.yaml";
 
@@ -91,6 +91,6 @@ fn a_document_is_a_catalog_for_every_command() {
     let written = answer(&["translate", "--provider", "openai", "--catalog", "fixtures/openapi/kiosk.json"]);
     assert!(written.contains("buyTicket") && !written.contains("kiosk.example"));
     let yaml = fs::read_to_string(crate::support::fixture("openapi/library.yaml")).expect("it can be read");
-    let output = picktools(&["resolve", "addBook", "--catalog", "-"]).write_stdin(yaml).output().expect("it runs");
+    let output = picktools(&["resolve", "addBook", "--catalog", "-"]).stdin(says(yaml)).output().expect("it runs");
     assert!(stdout(&output).contains("town_library/addBook"), "{}{}", stdout(&output), stderr(&output));
 }

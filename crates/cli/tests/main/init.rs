@@ -48,7 +48,7 @@ impl Machine {
         fs::read_to_string(self.path(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
-    fn command(&self, arguments: &[&str]) -> assert_cmd::Command {
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = picktools(&[&["init"], arguments].concat());
         command.current_dir(self.path("project")).env("HOME", self.path("home"));
         command.env("PICKTOOLS_DATA_DIR", self.path("data"));

@@ -346,7 +346,7 @@ fn a_watched_catalog_follows_its_servers_and_leaves_none_behind() {
     };
     fs::write(&names, "first").expect("it can be written");
     let watch = ["--source", "fake", "--output", &catalog, "--watch", "--", "python3", &fake(), "changes", &names];
-    let mut program = std::process::Command::new(assert_cmd::cargo::cargo_bin!("picktools"));
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_picktools"));
     program.args(["import", "mcp"]).args(watch).stdin(Stdio::null()).stderr(Stdio::null());
     let mut program = program.spawn().expect("it starts");
     wait_until("the tools are written", &mut || written() == ["first"]);

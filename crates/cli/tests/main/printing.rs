@@ -6,7 +6,7 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use crate::cli::{WORKPLACE, answer, picktools, stderr, stdout};
+use crate::cli::{WORKPLACE, answer, picktools, says, stderr, stdout};
 use crate::support::fixture;
 
 /// Writes a catalog and returns its path.
@@ -170,7 +170,7 @@ fn messages_are_the_programs_own_words() {
         assert!(!message.contains("at line") && !message.contains("untagged"), "{message}");
     }
     let output = picktools(&["validate", "--catalog", WORKPLACE, "--calls", "-"]);
-    let output = { output }.write_stdin(r#"{"name": "a", "arguments": {"x""#).output().expect("it runs");
+    let output = { output }.stdin(says(r#"{"name": "a", "arguments": {"x""#)).output().expect("it runs");
     assert!(!stderr(&output).contains("at line 1 column"), "{}", stderr(&output));
 }
 

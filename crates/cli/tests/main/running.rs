@@ -201,7 +201,7 @@ fn what_is_interrupted_leaves_no_process_behind() {
         ("-TERM", vec!["import", "mcp", "--source", "x", "--", "python3", &server, "waits", &pid]),
         ("-INT", vec!["import", "mcp", "--source", "x", "--", "python3", &server, "waits", &pid]),
     ] {
-        let mut program = std::process::Command::new(assert_cmd::cargo::cargo_bin!("picktools"));
+        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_picktools"));
         let silent = program.args(&arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut program = silent.spawn().expect("it starts");
         let mut child = String::new();
