@@ -41,7 +41,7 @@ pub(crate) use part::{Counts, NumberedModel, PartOf, RequestTerms, TermCounts};
 pub(crate) use row::{Row, RowKey, SourceKey};
 pub(crate) use sources::{SourceRow, SourceScores};
 pub(crate) use twins::Twins;
-pub(crate) use vectors::{RequestVectors, Vectors, products};
+pub(crate) use vectors::{RequestVectors, TellingWord, ToolWords, Vectors, products};
 
 use crate::catalog::Catalog;
 use crate::deadline::Deadline;

@@ -1,8 +1,9 @@
 //! The semantic index: one unit vector a tool, all of which are searched.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use foldhash::HashMap;
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 use pulp::{Arch, NullaryFnOnce};
 
@@ -16,12 +17,15 @@ use crate::embed::{CacheStatus, EmbedError, Embedder, Role, VectorCache};
 use crate::query::Query;
 use crate::ranking::ToolId;
 use crate::saved::SavedModel;
-use crate::text::EmbeddingText;
+use crate::text::{EmbeddingText, Field};
 
 /// How many texts are embedded before they are written to the cache: what an interruption can lose.
 const TEXTS_PER_WRITE: usize = 1024;
 /// The same under a deadline, which interrupts.
 const TEXTS_PER_HURRIED_WRITE: usize = 32;
+
+/// The words of how many tools are kept, some 8 KiB each with vectors of 256 dimensions.
+const MOST_CUT: usize = 2_048;
 
 /// A request as a model sees it. Each has one vector a row, that of the whole text and then, where it has several,
 /// those of its sentences; `None` where the model knows nothing of the text, so that no tool is nearer than another.
@@ -38,11 +42,46 @@ pub(crate) struct Vectors {
     segments: Segments,
     /// Which of each segment's matrices is this model's.
     model: usize,
+    /// The words of tools that were asked for last.
+    words: Mutex<HashMap<ToolId, Arc<ToolWords>>>,
+}
+
+/// The words of a tool that may be a reason, with their vectors by a model.
+#[derive(Debug, Default)]
+pub(crate) struct ToolWords {
+    pub(crate) words: Vec<TellingWord>,
+    /// One word a row.
+    pub(crate) vectors: Rows,
+}
+
+/// A word of a tool.
+#[derive(Debug)]
+pub(crate) struct TellingWord {
+    pub(crate) text: String,
+    pub(crate) field: Field,
+    /// The length of its vector.
+    pub(crate) length: f32,
 }
 
 impl Vectors {
     pub(super) fn new(embedder: Arc<dyn Embedder>, segments: Segments, model: usize) -> Self {
-        Self { embedder, segments, model }
+        Self { embedder, segments, model, words: Mutex::default() }
+    }
+
+    /// Returns the words of a tool: as they were cut before, where it was asked for lately.
+    pub(crate) fn words(&self, tool: ToolId, cut: impl FnOnce() -> ToolWords) -> Arc<ToolWords> {
+        let known = || self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(words) = known().get(&tool) {
+            return Arc::clone(words);
+        }
+        let words = Arc::new(cut());
+        let mut known = known();
+        // What is asked for often is soon known again.
+        if known.len() >= MOST_CUT {
+            known.clear();
+        }
+        known.insert(tool, Arc::clone(&words));
+        words
     }
 
     /// Embeds a request, and the conversation that it is a part of, at once. A sentence that the model knows nothing of

@@ -49,7 +49,7 @@ enum ChoiceArg {
 }
 
 /// When the best match that may not be used is told of.
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum TellBlockedArg {
     /// For callers who must not learn of such tools.
     Never,

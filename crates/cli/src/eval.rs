@@ -261,7 +261,7 @@ impl EvalCommand {
     /// Publishes a set, and opens it again by each model; none where no store is named. Every pick then asks the store.
     #[cfg(feature = "redis")]
     fn shared(&self, plan: &Plan, engines: &[Engine]) -> anyhow::Result<Vec<SharedEngine>> {
-        let Some(store) = self.store.catalog_store()? else { return Ok(Vec::new()) };
+        let Some(store) = self.store.store_of_sets()? else { return Ok(Vec::new()) };
         if self.asking.history.reads_files() {
             bail!("--store picks from what was published: leave out --sequences and --examples");
         }

@@ -159,7 +159,8 @@ impl PickCommand {
         let reranker = self.asking.rerank.open(self.asking.ranking.folders(), deadline)?;
         #[cfg(feature = "redis")]
         if let Some(store) = self.store.catalog_store()? {
-            return self.pick_shared(store, &query, deadline);
+            let is_reranked = reranker.is_some();
+            return self.pick_shared(store, &query, deadline, is_reranked);
         }
         let catalog = self.reading.open_for_picks(&self.catalog)?;
         let skills = self.skills.as_deref().map(read_skills).transpose()?;
@@ -195,10 +196,25 @@ impl PickCommand {
 
     /// Picks from a catalog in a store.
     #[cfg(feature = "redis")]
-    fn pick_shared(&self, store: RedisStore, query: &Query, deadline: Option<Instant>) -> anyhow::Result<()> {
-        if self.skills.is_some() || self.prompt_section.is_some() || self.asking.history.reads_files() {
+    fn pick_shared(
+        &self,
+        store: RedisStore,
+        query: &Query,
+        deadline: Option<Instant>,
+        is_reranked: bool,
+    ) -> anyhow::Result<()> {
+        // What would be passed over in silence might be what keeps something out.
+        if self.skills.is_some()
+            || self.prompt_section.is_some()
+            || self.asking.history.reads_files()
+            || is_reranked
+            || self.reading.says_something()
+            || self.tell_blocked == TellBlockedArg::Always
+        {
             bail!(
-                "--store picks from what was published: leave out --skills, --sequences, --examples and --prompt-section"
+                "--store picks from what was published, as it was published: leave out --skills, --sequences, --examples, \
+                 --prompt-section, --rerank and `--tell-blocked always`, and give {} where the catalog is indexed",
+                ReadingArgs::NAMES
             );
         }
         let model = self.asking.ranking.open_model()?.beside_static();

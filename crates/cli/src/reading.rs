@@ -99,6 +99,14 @@ impl CatalogArgs {
 }
 
 impl ReadingArgs {
+    /// The options by which files are read, for who has none of these.
+    pub(super) const NAMES: &str = "--aliases, --conflicts, --untrusted-source and --allow-claimed-aliases";
+
+    /// Whether anything is said of how files are read.
+    pub(super) fn says_something(&self) -> bool {
+        self.note() != ReadingNote::default()
+    }
+
     /// Reads a catalog, and warns of what was left out.
     pub(super) fn open(&self, paths: &[PathBuf]) -> anyhow::Result<Catalog> {
         let catalog = self.open_for_picks(paths)?;

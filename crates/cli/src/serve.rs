@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::Args;
 use picktools_server::settings::Share;
 use picktools_server::{Gateway, Http, new_key};
@@ -20,7 +21,7 @@ pub(super) struct ServeCommand {
     #[command(flatten)]
     servers: ServerArgs,
     /// Tools that no server has, such as those that agents bring themselves: a file of tools or an OpenAPI document, or a
-    /// folder of such; may be repeated. They can be picked over HTTP, and not called.
+    /// folder of such; may be repeated. They are found and can be picked, and not called.
     #[arg(long, visible_alias = "index", value_name = "PATH", help_heading = heading::CATALOG)]
     catalog: Vec<PathBuf>,
     #[command(flatten)]
@@ -62,6 +63,13 @@ impl ServeCommand {
             output::verbatim(&key)?;
             output::note(format!("for `keys` of the settings: {}", json!({"name": name, "sha256": stored})));
             return Ok(ExitCode::SUCCESS);
+        }
+        if self.catalog.is_empty() && self.reading.says_something() {
+            bail!(
+                "{} say how --catalog is read, and there is none; for a catalog in a store they are given where it is indexed, and \
+                 which servers are untrusted stands in the settings",
+                ReadingArgs::NAMES
+            );
         }
         let mut given = self.gateway;
         given.catalog = Some(self.catalog)

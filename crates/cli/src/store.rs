@@ -1,9 +1,11 @@
 //! `picktools store`.
 
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use indicatif::HumanDuration;
 use picktools::store::{self, SnapshotStatus, StoreStatus};
 use serde::Serialize;
 
@@ -106,8 +108,11 @@ fn described(status: &StoreStatus) -> String {
     let mut lines = vec![format!("{address}, tenant {tenant}")];
     match snapshot {
         None => lines.push("nothing is published; publish a catalog with: picktools index --store".to_owned()),
-        Some(SnapshotStatus { generation, version, catalog, tools, .. }) => {
+        Some(SnapshotStatus { generation, version, catalog, tools, published, .. }) => {
             lines.push(format!("snapshot {version} in generation {generation}: {tools} tools, catalog {catalog}"));
+            let since = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_millis(*published));
+            // Of a machine whose clock is ahead of this one's it is as good as now.
+            lines.push(format!("published {} ago", HumanDuration(since.unwrap_or_default())));
             lines.push(format!("models: {}", if models.is_empty() { "none".to_owned() } else { models.join(", ") }));
         }
     }

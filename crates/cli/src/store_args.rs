@@ -35,6 +35,14 @@ impl StoreArgs {
         Ok(Some(RedisStore::new(options)?))
     }
 
+    /// Where sets are published to be measured: in a part of the store that nothing else is in.
+    #[cfg(feature = "redis")]
+    pub(super) fn store_of_sets(&self) -> anyhow::Result<Option<RedisStore>> {
+        let Some(address) = self.address()? else { return Ok(None) };
+        let options = RedisOptions { tenant: format!("{}-eval", self.tenant), ..RedisOptions::new(address) };
+        Ok(Some(RedisStore::new(options)?))
+    }
+
     /// The store of what gateways keep, where one is named.
     #[cfg(feature = "server")]
     pub(super) fn open(&self) -> anyhow::Result<Option<Store>> {

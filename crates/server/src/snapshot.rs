@@ -40,6 +40,7 @@ pub(crate) struct Snapshot {
     pub(crate) names: BTreeMap<String, String>,
     /// As in `tools/list`, by the ids of tools.
     definitions: HashMap<String, Value>,
+    /// The names that are shown; the definitions are taken out of it.
     translation: Translation,
     /// The ids of tools that wait for approval.
     pub(crate) held: BTreeSet<String>,
@@ -105,12 +106,13 @@ impl Snapshot {
             catalog.tools().iter().map(|tool| (tool.id.clone(), shown(tool))).collect();
         let advertising = Advertising::ProviderMap(names.clone());
         let view = TranslateOptions { advertising, ..TranslateOptions::default() };
-        let translation = translate(catalog.tools(), Provider::Mcp, &view).map_err(|error| error.to_string())?;
-        let definition = |definition: &Value| {
+        let mut translation = translate(catalog.tools(), Provider::Mcp, &view).map_err(|error| error.to_string())?;
+        let Value::Array(shown) = translation.tools.take() else { return Err("no list of tools was made".to_owned()) };
+        let definition = |definition: Value| {
             let id = translation.names.get(definition.get("name")?.as_str()?)?;
-            Some((id.clone(), definition.clone()))
+            Some((id.clone(), definition))
         };
-        let definitions = translation.tools.as_array().into_iter().flatten().filter_map(definition).collect();
+        let definitions = shown.into_iter().filter_map(definition).collect();
         let known = |id: &String| catalog.find(id).is_some();
         let held = held.into_iter().filter(known).collect();
         let engine = match before {

@@ -12,7 +12,7 @@ use ndarray::{Array1, Array2, ArrayView1, Axis};
 use crate::catalog::Tool;
 use crate::embed::{Embedder, Role};
 use crate::function_words::FunctionWords;
-use crate::index::{Vectors, products};
+use crate::index::{Rows, TellingWord, ToolWords, Vectors, products};
 use crate::ranking::ToolId;
 use crate::selection::WordEvidence;
 use crate::text::EmbeddingText;
@@ -69,29 +69,40 @@ impl<'a> RequestWords<'a> {
         let mut weighty: Vec<usize> = (0..self.words.len()).filter(tells).collect();
         weighty.sort_by(|&a, &b| contributions[b].total_cmp(&contributions[a]));
         weighty.truncate(MAX_WORDS);
-        let document = EmbeddingText::new(tool);
-        let Some((found, others)) = word_vectors(vectors.embedder().as_ref(), Role::Document, &document.text) else {
-            return Vec::new();
-        };
-        let function_words = FunctionWords::default();
-        let is_telling = |other: &usize| is_telling(&document.text[found[*other].clone()], &function_words);
-        let telling: Vec<usize> = (0..found.len()).filter(is_telling).collect();
-        let products = products(self.vectors.select(Axis(0), &weighty).view(), others.view());
-        let evidence = weighty.iter().zip(products.rows()).filter_map(|(&word, products)| {
+        let words = vectors.words(id, || cut(vectors.embedder().as_ref(), tool));
+        let products = words.vectors.products(&Rows::of(self.vectors.select(Axis(0), &weighty).view()));
+        let evidence = weighty.iter().zip(products).filter_map(|(&word, products)| {
             // Of equal ones the first.
-            let best = telling.iter().rev().max_by(|&&a, &&b| products[a].total_cmp(&products[b]));
-            let &other = best.filter(|&&other| products[other] > 0.0)?;
-            let (own, met) = (self.vectors.row(word), others.row(other));
+            let best = (0..words.words.len()).rev().max_by(|&a, &b| products[a].total_cmp(&products[b]));
+            let other = best.filter(|&other| products[other] > 0.0)?;
+            let TellingWord { text, field, length: met } = &words.words[other];
             Some(WordEvidence {
                 word: self.words[word].to_owned(),
                 contribution: contributions[word],
-                meets: document.text[found[other].clone()].to_owned(),
-                field: document.field_at(found[other].start),
-                similarity: (own.dot(&met) / (length(own) * length(met))).min(1.0),
+                meets: text.clone(),
+                field: *field,
+                similarity: (products[other] / (length(self.vectors.row(word)) * met)).min(1.0),
             })
         });
         evidence.collect()
     }
+}
+
+/// Cuts a tool's text into the words that may be a reason; none where the model cannot tell.
+fn cut(embedder: &dyn Embedder, tool: &Tool) -> ToolWords {
+    let document = EmbeddingText::new(tool);
+    let Some((found, vectors)) = word_vectors(embedder, Role::Document, &document.text) else {
+        return ToolWords::default();
+    };
+    let function_words = FunctionWords::default();
+    let is_telling = |place: &usize| is_telling(&document.text[found[*place].clone()], &function_words);
+    let telling: Vec<usize> = (0..found.len()).filter(is_telling).collect();
+    let word = |&place: &usize| TellingWord {
+        text: document.text[found[place].clone()].to_owned(),
+        field: document.field_at(found[place].start),
+        length: length(vectors.row(place)),
+    };
+    ToolWords { words: telling.iter().map(word).collect(), vectors: Rows::of(vectors.select(Axis(0), &telling).view()) }
 }
 
 /// Returns `true` if a word may be a reason: it has letters, and carries an intent.
@@ -193,6 +204,21 @@ mod tests {
         assert_eq!((mail.meets.as_str(), mail.field), ("Mail", Field::Name), "the first of equal words: {found:?}");
         assert!(mail.similarity > 0.8, "a request's word and a tool's have vectors of their own: {mail:?}");
         assert!(found.is_sorted_by(|a, b| a.contribution >= b.contribution) && found.len() <= MAX_WORDS, "{found:?}");
+    }
+
+    #[test]
+    fn words_that_were_cut_before_tell_the_same() {
+        let index = index(Tool::without_arguments("sendMail", "Sends mail and letters, whoever they are for"));
+        let vectors = index.vectors.last().expect("there is a model");
+        let tool = &index.catalog.tools()[0];
+        let ask = |request: &str| {
+            let words = RequestWords::new(vectors.embedder().as_ref(), request).expect("the model can tell");
+            format!("{:?}", words.evidence(vectors, tool, ToolId::from_index(0)))
+        };
+        let requests = ["post a letter to the tax office", "send an invoice by mail"];
+        let first = requests.map(ask);
+        assert!(first.iter().all(|found| found.contains("meets")) && first[0] != first[1], "{first:?}");
+        assert_eq!(requests.map(ask), first);
     }
 
     #[test]

@@ -185,10 +185,34 @@ fn a_catalog_is_published_picked_from_served_by_two_gateways_and_looked_after() 
     assert_eq!(store.run(&["store", "gc", "--json"]).status.code(), Some(0));
     let status: Value = serde_json::from_str(&stdout(&store.run(&["store", "status", "--json"]))).expect("JSON");
     assert_eq!((&status["snapshot"]["tools"], &status["indexed"]), (&json!(4), &json!(4)), "{status}");
-    for wrong in [&["--skills", "fixtures/skills"][..], &["--catalog", &catalog], &["--prompt-section"]] {
+    assert!(stdout(&store.run(&["store", "status"])).contains("\npublished "), "it tells when");
+    // What would be passed over in silence is refused: it might be what keeps something out.
+    let reading = ["--untrusted-source", "workshop"];
+    for wrong in [
+        &["--skills", "fixtures/skills"][..],
+        &["--catalog", &catalog],
+        &["--prompt-section"],
+        &["--tell-blocked", "always"],
+        &["--aliases", "ecosystem"],
+        &reading,
+    ] {
         let refused = store.run(&[&["pick", "sharpen the chisel"], wrong].concat());
         assert_eq!(refused.status.code(), Some(2), "{wrong:?}");
     }
+    let mut program = crate::gateway::gateway_program();
+    program.arg("serve").args(one.place.arguments()).args(["--store", &store.url()]).args(reading);
+    let refused = program.stdin(Stdio::null()).output().expect("it runs");
+    assert!(
+        refused.status.code() == Some(2) && stderr(&refused).contains("--untrusted-source"),
+        "{}",
+        stderr(&refused)
+    );
+    // Measuring replaces nobody's catalog.
+    let measured = store.run(&["eval", "fixtures/catalogs/workplace", "--json"]);
+    let report: Value = serde_json::from_str(&stdout(&measured)).expect("JSON");
+    assert!(report["mean"]["nDCG@10"].as_f64().is_some_and(|mean| mean > 0.5), "{report}");
+    let status: Value = serde_json::from_str(&stdout(&store.run(&["store", "status", "--json"]))).expect("JSON");
+    assert_eq!(status["snapshot"]["tools"], 4, "{status}");
 }
 
 #[test]
