@@ -245,7 +245,8 @@ pub struct TokenReport {
     pub provider: Provider,
     /// With which tokenizer.
     pub tokenizer: &'static str,
-    /// The tokens of all tools of the catalog, with their full definitions; absent where there was no time to count them.
+    /// The tokens of all tools of the catalog, with their full definitions; absent where there was no time to count them, or not all of
+    /// them are here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub catalog: Option<usize>,
     /// The tokens of the picks, as they are shown.

@@ -143,6 +143,12 @@ impl Catalog {
         }
     }
 
+    /// Whether it is a part of a catalog that has more tools.
+    #[cfg(feature = "tokens")]
+    pub(crate) fn lacks_tools(&self) -> bool {
+        self.part.as_ref().is_some_and(|part| part.whole.of_policies.iter().sum::<usize>() > self.len())
+    }
+
     /// Returns what this catalog is a part of.
     pub(crate) fn whole(&self) -> Option<&Arc<Whole>> {
         self.part.as_ref().map(|part| &part.whole)

@@ -219,6 +219,7 @@ pub(super) fn fit(
     }
     put_in_order(decisions);
     let catalog = match request.deadline.instant() {
+        _ if request.index.catalog.lacks_tools() => None,
         None => Some(costs.whole()?),
         Some(_) => {
             let costs = Arc::clone(costs);

@@ -37,7 +37,9 @@ pub enum StoreError {
         tenant: String,
     },
     /// What lies in the store is not what was published.
-    #[error("the store {address}: {place} is damaged: {reason}; publish the catalog again")]
+    #[error(
+        "the store {address}: {place} is damaged: {reason}; publish the catalog again, with `index --store … --anew`"
+    )]
     Damaged {
         /// The address, without its password.
         address: String,
@@ -47,9 +49,7 @@ pub enum StoreError {
         reason: String,
     },
     /// The snapshot was published with models that this engine does not have.
-    #[error(
-        "the catalog was published with the models {published}, and this engine has {here}; open it with the same model"
-    )]
+    #[error("the catalog was published with {published}, and this engine has {here}; open it with the same model")]
     Models {
         /// Those of the snapshot.
         published: String,
@@ -57,7 +57,9 @@ pub enum StoreError {
         here: String,
     },
     /// Somebody else publishes, or has published since this publication began. Nothing has changed.
-    #[error("the store {address}: {reason}; publish again when that is done")]
+    #[error(
+        "the store {address}: {reason}; publish again when that is done, or in a minute, should it have been cut off"
+    )]
     Busy {
         /// The address, without its password.
         address: String,

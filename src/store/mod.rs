@@ -26,14 +26,14 @@ mod upkeep;
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use self::definitions::SharedCatalog;
 pub use self::error::StoreError;
 use self::first_stage::FirstStage;
 pub use self::head::SnapshotStatus;
 use self::head::{Current, Head};
-pub use self::publish::{Publication, publish};
+pub use self::publish::{Publication, publish, publish_anew};
 pub use self::redis::{RedisOptions, RedisStore};
 pub use self::shared::{SharedEngine, SharedOptions, SharedState};
 pub use self::upkeep::{Collected, StoreStatus, Verification, collect, status, verify};
@@ -82,6 +82,12 @@ pub(crate) trait Store: Send + Sync {
 
     /// As [`rows`](Self::rows), of sources.
     fn sources(&self, head: &Head, rows: &[SourceKey], within: Duration) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
+}
+
+/// Milliseconds since 1970.
+fn milliseconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Whoever panicked while it was held left what it guards as it was.

@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use foldhash::{HashMap, HashMapExt};
 use serde::Serialize;
 
 use super::head::{Current, FORMAT, Head};
 use super::redis::TermChanges;
-use super::{READ, ROWS_AT_ONCE, RedisStore, Store, StoreError};
+use super::{READ, ROWS_AT_ONCE, RedisStore, Store, StoreError, milliseconds};
 use crate::catalog::{ToolId, Whole};
 use crate::embed::Embedder;
 use crate::engine::Engine;
@@ -48,9 +48,39 @@ pub struct Publication {
 /// # Errors
 ///
 /// [`StoreError`] when the store cannot be reached or is full, or somebody else publishes: nothing has changed then for those who pick.
+/// What lies there damaged is written anew.
 pub fn publish(
     engine: &Engine,
     store: &RedisStore,
+    progress: &dyn Fn(usize, usize),
+) -> Result<Publication, StoreError> {
+    match publish_what_changed(engine, store, false, progress) {
+        Err(error @ StoreError::Damaged { .. }) => {
+            tracing::warn!(target: "picktools::store", %error, "all of it is written anew");
+            publish_anew(engine, store, progress)
+        }
+        published => published,
+    }
+}
+
+/// As [`publish`]; all of it is written, whatever lies there, and what is damaged there goes.
+///
+/// # Errors
+///
+/// As [`publish`].
+pub fn publish_anew(
+    engine: &Engine,
+    store: &RedisStore,
+    progress: &dyn Fn(usize, usize),
+) -> Result<Publication, StoreError> {
+    publish_what_changed(engine, store, true, progress)
+}
+
+/// Publishes, where `all` is not set, what has changed since the last publication.
+fn publish_what_changed(
+    engine: &Engine,
+    store: &RedisStore,
+    all: bool,
     progress: &dyn Fn(usize, usize),
 ) -> Result<Publication, StoreError> {
     let started = Instant::now();
@@ -65,10 +95,13 @@ pub fn publish(
         index.vectors.iter().map(|vectors| Arc::clone(vectors.embedder())).collect();
     let models: Vec<String> = embedders.iter().map(|embedder| embedder.identity().to_owned()).collect();
     let publishing = store.begin()?;
+    publishing.mend()?;
     let before = store.current(READ)?;
-    publishing.collect(before.as_ref())?;
+    if !all {
+        publishing.collect(before.as_ref())?;
+    }
     // What was published in another form is replaced as a whole.
-    let old = before.as_ref().filter(|current| current.is_readable());
+    let old = before.as_ref().filter(|current| current.is_readable() && !all);
     let old = old.map(|current| store.head(current, READ)).transpose()?;
     let standings = index.standings(&models);
     let mut place_of: HashMap<RowKey, ToolId> = HashMap::with_capacity(standings.len());
@@ -84,6 +117,11 @@ pub fn publish(
         Some(old) => store.keys(old, READ)?.into_iter().collect(),
         None => HashSet::new(),
     };
+    if let Some(old) = &old
+        && store.indexed(old, READ)? < known.len() as u64
+    {
+        return Err(store.damaged("the index", "it has fewer documents than there are tools"));
+    }
     let publication = |current: &Current, anew: bool, written: usize, removed: usize| Publication {
         version: current.version,
         generation: current.generation,
@@ -105,14 +143,14 @@ pub fn publish(
     }
     let whole = Whole::of(engine.catalog());
     let old = old.filter(|_| (come.len() + gone.len()) * FEW <= standings.len());
-    let version = publishing.next_number()?;
+    let version = publishing.next_number(before.as_ref())?;
     let current = |generation: u64| Current {
         format: FORMAT,
         generation,
         version,
         catalog: engine.catalog().digest().to_owned(),
         tools: standings.len(),
-        published: now(),
+        published: milliseconds(),
     };
     let row = |key: RowKey| {
         let tool = place_of[&key];
@@ -130,6 +168,9 @@ pub fn publish(
         let (sources, of_sources) = (index.source_rows(|_| true), index.source_term_counts());
         publishing.write_counts(&head, &keys, &sources, [terms, of_sources, of_examples])?;
         publishing.switch(before.as_ref(), &head)?;
+        if all {
+            publishing.remove_others(version)?;
+        }
         return Ok(publication(&head.current, true, keys.len(), known.len()));
     };
     let head =
@@ -189,10 +230,4 @@ impl Changes {
     fn count(&mut self, terms: impl Iterator<Item = u64>, by: i64) {
         terms.for_each(|term| self.terms.entry(term).or_default()[1] += by);
     }
-}
-
-/// Milliseconds since 1970.
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -25,6 +25,8 @@ use crate::selection::{Degraded, Selection, SnapshotReport, Stage, StageReport, 
 
 /// How often is looked whether another snapshot was published.
 const LOOK: Duration = Duration::from_millis(200);
+/// How far it is from a tool to what it requires, and what that requires.
+const MOST_STEPS: usize = 16;
 /// How long a store that failed is not asked for.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -108,12 +110,17 @@ impl Models {
         let is_among = |asked: &String| found.iter().any(|(_, embedder)| embedder.identity() == asked);
         if self.asked.as_ref().is_some_and(|asked| !is_among(asked)) || found.is_empty() && !head.models.is_empty() {
             return Err(StoreError::Models {
-                published: head.models.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
-                here: self.here.iter().map(|embedder| embedder.identity()).collect::<Vec<_>>().join(", "),
+                published: models(head.models.iter().map(|(name, _)| name.as_str())),
+                here: models(self.here.iter().map(|embedder| embedder.identity())),
             });
         }
         Ok(found)
     }
+}
+
+fn models<'m>(names: impl Iterator<Item = &'m str>) -> String {
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() { "no model".to_owned() } else { format!("the models {}", names.join(", ")) }
 }
 
 /// A snapshot, as far as it is known here.
@@ -335,18 +342,23 @@ impl Shared {
         let holding = |term: u64| counts.get(&term).map_or(0, |counts| counts.tools.saturating_add(counts.examples));
         let found = store.candidates(head, &first, &holding, within())?;
         let mut rows = self.rows(head, found, within())?;
-        // What tools require comes along by name, and what copies copy by key.
-        let required = rows.values().flat_map(|row| &row.tool.requires).map(|name| name_tag(name));
-        let required: BTreeSet<u64> = required.filter(|name| !first.names.contains(name)).collect();
-        let originals = rows.values().flat_map(|row| &row.copies).copied().filter(|key| !rows.contains_key(key));
-        let mut more: BTreeSet<RowKey> = originals.collect();
-        if !required.is_empty() {
-            let named =
-                FirstStage { texts: Vec::new(), vectors: Vec::new(), names: required, filter: Default::default() };
-            more.extend(store.candidates(head, &named, &holding, within())?);
-        }
-        if !more.is_empty() {
+        // What tools require comes along by name, and what that requires; and what copies copy by key.
+        let mut named = first.names.clone();
+        for _ in 0..MOST_STEPS {
+            let required = rows.values().flat_map(|row| &row.tool.requires).map(|name| name_tag(name));
+            let required: BTreeSet<u64> = required.filter(|name| !named.contains(name)).collect();
+            let originals = rows.values().flat_map(|row| &row.copies).copied();
+            let mut more: BTreeSet<RowKey> = originals.collect();
+            if !required.is_empty() {
+                named.extend(&required);
+                let asked =
+                    FirstStage { texts: Vec::new(), vectors: Vec::new(), names: required, filter: Default::default() };
+                more.extend(store.candidates(head, &asked, &holding, within())?);
+            }
             more.retain(|key| !rows.contains_key(key));
+            if more.is_empty() {
+                break;
+            }
             rows.extend(self.rows(head, more, within())?);
         }
         let ordered = in_order(rows);
@@ -367,10 +379,22 @@ impl Shared {
         keys: BTreeSet<RowKey>,
         within: Duration,
     ) -> Result<HashMap<RowKey, Arc<Row>>, StoreError> {
-        let keys: Vec<RowKey> = keys.into_iter().collect();
-        let current = self.store.are_current(head, &keys, within)?;
-        let keys = keys.into_iter().zip(current).filter(|(_, current)| *current).map(|(key, _)| key);
-        gather(&self.store, head, &self.kept, keys.collect(), within)
+        let found: Vec<RowKey> = keys.into_iter().collect();
+        let current = |keys: &[RowKey]| -> Result<Vec<RowKey>, StoreError> {
+            let are = self.store.are_current(head, keys, within)?;
+            Ok(keys.iter().zip(are).filter(|(_, is)| *is).map(|(key, _)| *key).collect())
+        };
+        let keys = current(&found)?;
+        if keys.is_empty() && !found.is_empty() && !self.store.has_tools(head, within)? {
+            return Err(self.store.damaged("the snapshot", "it does not tell which tools it has"));
+        }
+        let rows = gather(&self.store, head, &self.kept, keys.clone(), within)?;
+        // One that went meanwhile is not of the snapshot any more.
+        let missing: Vec<RowKey> = keys.into_iter().filter(|key| !rows.contains_key(key)).collect();
+        match current(&missing)?.first() {
+            Some(key) => Err(self.store.damaged(format!("the row {key}"), "it is not there")),
+            None => Ok(rows),
+        }
     }
 
     fn sources(

@@ -126,3 +126,58 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn hundreds_of_names_and_a_name_of_many_tools_are_decided_as_locally() {
+    let mut tools: Vec<Tool> = (0..1_500)
+        .map(|number| tool("works", &format!("tool_{number}"), &format!("Files the parcel w{number} in the archive")))
+        .collect();
+    for number in 0..20 {
+        let source = format!("s{number}");
+        tools.push(tool(&source, "get-item", "Fetches an item of the shop"));
+        tools.push(tool(&source, "search_x", "Searches the shop for x"));
+    }
+    tools.push(tool("post", "get_item", "Fetches the parcel from the depot"));
+    tools.push(tool("post", "Search-X", "Searches the depot for x"));
+    // What a tool requires requires others.
+    for (name, requires) in [("alpha", "beta"), ("beta", "gamma"), ("gamma", "delta"), ("delta", "alpha")] {
+        let mut made =
+            tool("chain", name, if name == "alpha" { "Zorks the frobnicator" } else { "Of no use by itself" });
+        made.requires = vec![format!("chain/{requires}")];
+        tools.push(made);
+    }
+    let server = StoreServer::with_search(&[]);
+    let local = Engine::new(Catalog::from_tools(tools).expect("a catalog")).expect("it is indexed");
+    publish(&local, &store(&server.url(), "acme"), &|_, _| {}).expect("it is published");
+    let shared = shared(&server.url(), 0);
+    let names = |count: usize| (0..count).map(|number| format!("works/tool_{number}")).collect::<BTreeSet<String>>();
+    let excluding = |exclude: BTreeSet<String>| Access { exclude, ..Access::default() };
+    let quotas = |left: u64| names(700).into_iter().map(|name| (name, left)).collect::<BTreeMap<String, u64>>();
+    let accesses = [
+        excluding(names(400)),
+        excluding(names(700)),
+        excluding(names(1_400)),
+        Access { quarantine: names(700), ..Access::default() },
+        Access { quotas: quotas(0), ..Access::default() },
+        Access { quotas: quotas(5), ..Access::default() },
+        excluding(["get-item".to_owned()].into()),
+        excluding(["post/Search-X".to_owned()].into()),
+        excluding(["Search-X".to_owned()].into()),
+    ];
+    for (number, access) in accesses.into_iter().enumerate() {
+        for request in
+            ["file the parcel w1499", "fetch the parcel from the depot", "search for x", "zork the frobnicator"]
+        {
+            let options = PickOptions { access: access.clone(), ..PickOptions::default() };
+            let there = pick(&shared, request, &options);
+            let here = local.pick(&Query::new(request), &options).expect("it picks");
+            assert_eq!(ids(&there), ids(&here), "{number}: {request}");
+            assert_eq!(there.ineligible.counts, here.ineligible.counts, "{number}: {request}");
+            let required = |selection: &picktools::Selection| {
+                selection.required.iter().map(|pick| pick.tool.id.clone()).collect::<Vec<_>>()
+            };
+            assert_eq!(required(&there), required(&here), "{number}: {request}");
+            assert!(request != "zork the frobnicator" || required(&there).len() == 3, "{:?}", required(&there));
+        }
+    }
+}

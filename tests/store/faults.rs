@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use picktools::catalog::Changes;
 use picktools::selection::Stage;
-use picktools::store::{SharedEngine, StoreError};
+use picktools::store::{SharedEngine, StoreError, publish_anew, verify};
 use picktools::{Engine, PickOptions, Selection};
 use redis::Value;
 
 use crate::server::{Line, Relay, StoreServer};
-use crate::support::{ids, pick, published, shared, tool, try_publish, wide, within, workplace};
+use crate::support::{ids, pick, published, shared, store, tool, try_publish, wide, within, workplace};
 
 const REQUEST: &str = "book a meeting room for tomorrow";
 
@@ -234,4 +234,91 @@ fn a_replica_that_lags_and_is_promoted_is_followed_and_published_to() {
     assert!(!has_kettle(), "what the replica does not have is not picked");
     published(&changed, &line.url());
     within(Duration::from_secs(5), "it is there again", has_kettle);
+}
+
+#[test]
+fn what_lies_there_damaged_is_written_anew_by_the_next_publication() {
+    let server = StoreServer::with_search(&[]);
+    let engine = Engine::new(workplace()).expect("it is indexed");
+    let first = published(&engine, &server.url());
+    let expected = best(&shared(&server.url(), 0));
+    // Another tenant and what gateways keep are nobody's to remove.
+    server.ask(&["SET", "picktools:{acme}:gateway:pins", "kept"]);
+    server.ask(&["SET", "picktools:{acmes}:g1:head", "kept"]);
+    let current = || -> serde_json::Value {
+        let text: String = redis::from_redis_value(server.ask(&["GET", "picktools:{acme}:current"])).expect("text");
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let mut version = first.version;
+    for (key, command) in [
+        ("current", vec!["SET", "", "rubbish"]),
+        ("current", vec!["SADD", "", "rubbish"]),
+        ("counter", vec!["SADD", "", "rubbish"]),
+        ("counter", vec!["SET", "", "rubbish"]),
+        ("generations", vec!["SADD", "", "rubbish"]),
+        ("generations", vec!["SET", "", "rubbish"]),
+        ("gN:head", vec!["SET", "", "rubbish"]),
+        ("gN:head", vec!["DEL", ""]),
+        ("gN:tools", vec!["SET", "", "rubbish"]),
+        ("gN:tools", vec!["SADD", "", "rubbish"]),
+        ("gN:tools", vec!["DEL", ""]),
+        ("gN:staged", vec!["SET", "", "rubbish"]),
+        ("gN", vec!["FT.DROPINDEX", ""]),
+    ] {
+        let generation = format!("g{}", current()["generation"]);
+        let key = format!("picktools:{{acme}}:{}", key.replace("gN", &generation));
+        if !matches!(command[0], "SET" | "FT.DROPINDEX") && !key.ends_with("generations") && !key.ends_with("tools") {
+            server.ask(&["DEL", &key]);
+        }
+        server.ask(&command.iter().map(|part| if part.is_empty() { key.as_str() } else { part }).collect::<Vec<_>>());
+        // As something has changed, what stands there is needed.
+        let put = vec![tool("kitchen", &format!("descale_{version}"), "Descales the kettle of the kitchen")];
+        let changed = engine.update(Changes { put, ..Changes::default() }).expect("it is indexed");
+        let publication = published(&changed, &server.url());
+        assert!(publication.version > version, "{command:?} {key}: {} after {version}", publication.version);
+        version = publication.version;
+        assert_eq!(best(&shared(&server.url(), 0)), expected, "{command:?} {key}");
+        let found = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
+        assert_eq!((found.tools, found.faults), (changed.catalog().len(), 0), "{command:?} {key}: {:?}", found.told);
+    }
+    // What no look at the snapshot tells is written anew where that is asked for.
+    let generation = format!("picktools:{{acme}}:g{}", current()["generation"]);
+    let keys = server.keys();
+    let row = keys.iter().find(|key| key.starts_with(&format!("{generation}:t:"))).expect("a row");
+    server.ask(&["HSET", row, "r", "rubbish"]);
+    keys.iter().filter(|key| key.contains(":df:")).for_each(|key| drop(server.ask(&["DEL", key])));
+    let found = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
+    assert_eq!(found.faults, 2, "{:?}", found.told);
+    let publication = publish_anew(&engine, &store(&server.url(), "acme"), &|_, _| {}).expect("it is published");
+    assert!(publication.anew && publication.written == engine.catalog().len());
+    let found = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
+    assert_eq!((found.tools, found.faults), (engine.catalog().len(), 0), "{:?}", found.told);
+    let generation = format!("picktools:{{acme}}:g{}:", publication.generation);
+    let is_left = |key: &&String| key.starts_with("picktools:{acme}:g1") && !key.starts_with(&generation);
+    assert_eq!(server.keys().iter().find(is_left), None, "former generations are gone");
+    for key in ["picktools:{acme}:gateway:pins", "picktools:{acmes}:g1:head"] {
+        assert_eq!(server.ask(&["GET", key]), Value::BulkString(b"kept".to_vec()), "{key}");
+    }
+}
+
+#[test]
+fn rows_that_are_gone_are_told_and_a_lock_of_nobody_runs_out() {
+    let server = StoreServer::with_search(&[]);
+    let engine = Engine::new(workplace()).expect("it is indexed");
+    published(&engine, &server.url());
+    let reader = shared(&server.url(), 0);
+    let expected = best(&reader);
+    let rows: Vec<String> = server.keys().into_iter().filter(|key| key.contains(":t:")).collect();
+    server.ask(&["SET", "picktools:{acme}:lock", "nobody"]);
+    assert!(matches!(try_publish(&engine, &server.url()), Err(StoreError::Busy { .. })));
+    let left: i64 = redis::from_redis_value(server.ask(&["PTTL", "picktools:{acme}:lock"])).expect("a number");
+    assert!((1..=60_000).contains(&left), "{left}");
+    // All rows but that they are listed: the index forgets them with the keys, but for names a pick asks it.
+    let fresh = shared(&server.url(), 0);
+    server.ask(&["DEL", &rows[0].replace(&rows[0][rows[0].find(":t:").expect("a row")..], ":tools")]);
+    let refused = fresh.pick(&picktools::Query::new(REQUEST), &wide()).expect_err("nobody knows which tools there are");
+    assert!(refused.to_string().contains("--anew"), "{refused}");
+    let selection = pick(&reader, REQUEST, &wide());
+    assert!(is_degraded(&selection));
+    assert_eq!(ids(&selection).first(), Some(&expected));
 }

@@ -191,6 +191,8 @@ fn a_password_is_told_nowhere() {
     for address in [
         "redis://user:hunter2@127.0.0.1:1/0",
         "redis://:hunter2@127.0.0.1:1",
+        "rediss://user:hunter2@127.0.0.1:1/0",
+        "redis://:hunter2@127.0.0.1:1/0?protocol=resp3",
         "hunter2@nowhere:x",
         "redis://u:hunter2@[::1/0",
     ] {

@@ -30,6 +30,10 @@ pub(super) struct IndexCommand {
     #[cfg(feature = "redis")]
     #[command(flatten)]
     store: StoreArgs,
+    /// Write all of it anew in the store, whatever lies there.
+    #[cfg(feature = "redis")]
+    #[arg(long, requires = "store", help_heading = heading::STORE)]
+    anew: bool,
     /// Tell more: the model, the cached vectors and the digest of the catalog.
     #[arg(long, help_heading = heading::OUTPUT)]
     stats: bool,
@@ -118,10 +122,14 @@ impl IndexCommand {
     fn publish(&self, engine: &Engine) -> anyhow::Result<Option<Publication>> {
         let Some(store) = self.store.catalog_store()? else { return Ok(None) };
         let bar = progress_bar("publishing");
-        let published = picktools::store::publish(engine, &store, &|done, total| {
+        let progress = |done: usize, total: usize| {
             bar.set_length(total as u64);
             bar.set_position(done as u64);
-        });
+        };
+        let published = match self.anew {
+            true => picktools::store::publish_anew(engine, &store, &progress),
+            false => picktools::store::publish(engine, &store, &progress),
+        };
         bar.finish_and_clear();
         Ok(Some(published?))
     }

@@ -11,6 +11,8 @@ use picktools::Catalog;
 use picktools::import::mcp::Configuration;
 #[cfg(feature = "redis")]
 use picktools::store::{RedisStore, SharedCatalog, StoreError};
+#[cfg(feature = "redis")]
+use picktools_server::Fault;
 use picktools_server::settings::{AuditSettings, Mode, ProviderSettings, ProxySettings, Role, Share, Unsafe};
 use picktools_server::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings, Store};
 
@@ -74,8 +76,10 @@ struct Published {
     store: Option<RedisStore>,
     /// None where nothing was published yet.
     catalog: Option<SharedCatalog>,
-    /// Why it is not followed.
-    fault: Option<String>,
+    /// Who is told what is wrong with it.
+    gateways: Option<Store>,
+    /// Whether it cannot be followed.
+    fails: bool,
 }
 
 #[cfg(feature = "redis")]
@@ -204,9 +208,19 @@ impl GatewayArgs {
     pub(super) fn options(&self, servers: &ServerArgs, share: Share) -> anyhow::Result<GatewayOptions> {
         let settings = self.settings()?;
         let catalog = self.own_tools()?;
-        let configuration = configuration(servers, &settings, catalog.is_some())?;
+        let has_store = self.store.is_named();
+        let configuration = configuration(servers, &settings, catalog.is_some()).map_err(|error| match has_store {
+            true => {
+                error.context("nothing is published in the store (`picktools index --store`), and there is no server")
+            }
+            false => error,
+        })?;
         let state = state_folder(self.state_dir.as_deref())?;
         let store = self.store.open()?.map(|store| store.remembers(&state));
+        #[cfg(feature = "redis")]
+        {
+            self.published.borrow_mut().gateways.clone_from(&store);
+        }
         let (pins, queue) = approvals(store.as_ref(), &state)?;
         Ok(GatewayOptions {
             servers: configuration.servers,
@@ -280,11 +294,18 @@ impl GatewayArgs {
             return None;
         }
         let mut published = self.published.borrow_mut();
-        let fault = published.follow(&self.store).err().map(|error| format!("{error:#}"));
-        if let Some(fault) = fault.as_ref().filter(|_| published.fault.is_none()) {
-            output::warn(format!("the catalog stays as it was: {fault}"));
+        let fault = published.follow(&self.store).err().map(|error| {
+            let fault = match error.downcast_ref::<StoreError>() {
+                Some(StoreError::Empty { .. }) => Fault::Older,
+                Some(StoreError::Damaged { .. }) => Fault::Foreign,
+                _ => Fault::Away,
+            };
+            (fault, format!("the catalog stays as it was: {error:#}"))
+        });
+        published.fails = fault.is_some();
+        if let Some(gateways) = &published.gateways {
+            gateways.catalog_fault(fault);
         }
-        published.fault = fault;
         published.catalog.as_ref().map(|shared| shared.snapshot().version)
     }
 
@@ -296,7 +317,7 @@ impl GatewayArgs {
     /// Whether the store can be asked at every look.
     #[cfg(feature = "redis")]
     fn store_answers(&self) -> bool {
-        self.published.borrow().fault.is_none()
+        !self.published.borrow().fails
     }
 
     #[cfg(not(feature = "redis"))]

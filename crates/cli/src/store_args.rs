@@ -49,6 +49,12 @@ impl StoreArgs {
         Ok(self.address()?.map(|address| Store::open(&address, &self.tenant)).transpose()?)
     }
 
+    /// Whether a store is named.
+    #[cfg(feature = "server")]
+    pub(super) fn is_named(&self) -> bool {
+        self.store.is_some()
+    }
+
     fn address(&self) -> anyhow::Result<Option<String>> {
         match self.store.as_deref() {
             Some("env") => Ok(Some(std::env::var(VARIABLE).with_context(|| format!("--store env reads {VARIABLE}"))?)),

@@ -90,9 +90,19 @@ impl Snapshot {
             (None, []) => options.collect([]),
             (None, files) => options.read_files(files),
             (Some(own), []) => Ok(own.clone()),
-            (Some(own), files) => options
-                .read_files(files)
-                .and_then(|sent| own.with_tools(sent.tools().iter().map(|tool| tool.as_ref().clone()))),
+            (Some(own), files) => options.read_files(files).and_then(|sent| {
+                // Of two tools of one name that of the server is the one that runs, and that was approved.
+                let of_both: Vec<&Arc<Tool>> =
+                    sent.tools().iter().filter(|tool| own.find(&tool.id).is_some()).collect();
+                for Tool { id, .. } in of_both.iter().map(|tool| tool.as_ref()) {
+                    tracing::warn!(target: "picktools::gateway", %id, "left out of the catalog: a server has this tool");
+                }
+                let sent_tools = || sent.tools().iter().map(|tool| tool.as_ref().clone());
+                match of_both.is_empty() {
+                    true => own.with_tools(sent_tools()),
+                    false => own.filtered(|tool| sent.find(&tool.id).is_none()).with_tools(sent_tools()),
+                }
+            }),
         };
         let catalog = catalog.map_err(|error| error.to_string())?;
         for notice in catalog.notices() {

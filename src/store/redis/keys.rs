@@ -29,6 +29,17 @@ impl Keys {
         Ok(Self { tenant: tenant.to_owned(), prefix: format!("picktools:{{{tenant}}}:") })
     }
 
+    /// What all of them begin with.
+    pub(super) fn all(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Returns the generation that a key is of, if it is of one.
+    pub(super) fn generation_of(&self, key: &str) -> Option<u64> {
+        let (number, _) = key.strip_prefix(&self.prefix)?.strip_prefix('g')?.split_once(':')?;
+        number.parse().ok()
+    }
+
     /// Which snapshot is the current one.
     pub(super) fn current(&self) -> String {
         format!("{}current", self.prefix)

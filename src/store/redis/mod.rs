@@ -61,9 +61,10 @@ impl fmt::Debug for RedisStore {
 
 /// An address without user and password.
 fn shown(address: &str) -> String {
-    let (scheme, rest) = address.split_once("://").unwrap_or(("redis", address));
+    let start = address.find("://").map_or(0, |scheme| scheme + "://".len());
+    let (scheme, rest) = address.split_at(start);
     let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-    format!("{scheme}://{}", host.split(['?', '#']).next().unwrap_or_default())
+    format!("{scheme}{}", host.split(['?', '#']).next().unwrap_or_default())
 }
 
 impl RedisStore {
@@ -74,8 +75,13 @@ impl RedisStore {
     /// [`StoreError`] when the address cannot be read, or a tenant is not called so.
     pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
         let shown = shown(&options.address);
-        let client = redis::Client::open(options.address)
-            .map_err(|error| StoreError::Address { address: shown.clone(), reason: error.to_string() })?;
+        let wrong = |reason: String| StoreError::Address { address: shown.clone(), reason };
+        if options.address.contains(['?', '#']) {
+            return Err(wrong("something stands behind the database".to_owned()));
+        }
+        // The provider of the process may be set already, by whoever uses the library.
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        let client = redis::Client::open(options.address).map_err(|error| wrong(error.to_string()))?;
         let keys = Keys::new(&options.tenant)?;
         Ok(Self { client, shown, keys, timeout: options.timeout, idle: Arc::default() })
     }
@@ -117,9 +123,17 @@ impl RedisStore {
             return Err(self.unavailable("no time is left to ask it"));
         }
         let idle = lock(&self.idle).pop();
-        let told = |error: redis::RedisError| match error.is_timeout() {
-            true => self.unavailable(format!("it did not answer within {} ms", within.as_millis())),
-            false => self.unavailable(error),
+        let told = |error: redis::RedisError| {
+            let said = error.to_string().to_ascii_lowercase();
+            if error.is_timeout() {
+                self.unavailable(format!("it did not answer within {} ms", within.as_millis()))
+            } else if ["wrongtype", "no such index", "index name"].iter().any(|what| said.contains(what)) {
+                self.damaged(format!("a key of {}", self.keys.all()), error)
+            } else if said.contains("unknown command") {
+                self.unavailable(format!("{error}; it needs RediSearch 2.10 or newer, which Redis 8 has"))
+            } else {
+                self.unavailable(error)
+            }
         };
         let mut connection = match idle {
             Some(connection) => connection,
@@ -270,17 +284,18 @@ impl Store for RedisStore {
             }
             ranked = searches.len();
         }
-        for &name in &first.names {
-            searches.add_command(search::named(&index, name));
+        let names: Vec<u64> = first.names.iter().copied().collect();
+        for names in names.chunks(search::NAMES_AT_ONCE) {
+            searches.add_command(search::named(&index, names));
         }
         let answers = self.ask_all(&searches, within)?;
         let found = answers.iter().map(|answer| self.found(&generation, answer));
         let found = found.collect::<Result<Vec<_>, _>>()?;
         let (ranked, named) = found.split_at(ranked);
         let mut candidates: BTreeSet<RowKey> = named.iter().flatten().copied().collect();
-        // Each search gives its best first: where they find too many, the best of each stay.
+        // Each search gives its best first: where they find too many, the best of each stay. What is named takes no place of theirs.
         let longest = ranked.iter().map(Vec::len).max().unwrap_or_default();
-        let most = MAX_CANDIDATES.max(candidates.len());
+        let most = MAX_CANDIDATES + candidates.len();
         for key in (0..longest).flat_map(|place| ranked.iter().filter_map(move |found| found.get(place))) {
             if candidates.len() == most {
                 break;

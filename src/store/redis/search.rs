@@ -16,8 +16,10 @@ const POSTINGS_A_TOOL: usize = 24;
 const COST_OF_A_NEIGHBOUR: usize = 16;
 /// The fewest neighbours that a search for a vector looks at on its way.
 const LEAST_EFFORT: usize = 80;
-/// How many tools come for one name.
-const OF_NAME: usize = 16;
+/// How many names are asked for at once.
+pub(super) const NAMES_AT_ONCE: usize = 100;
+/// The most tools that come for names that are asked for at once.
+const MOST_NAMED: usize = 10_000;
 
 /// The fields of a row's document.
 pub(super) const NAME_WORDS: &str = "n";
@@ -114,11 +116,12 @@ pub(super) fn near(index: &str, filter: &Filter, Nearest { model, vector, most }
     search
 }
 
-/// Looks for the tools that have a name.
-pub(super) fn named(index: &str, name: u64) -> Cmd {
+/// Looks for the tools that have one of these names.
+pub(super) fn named(index: &str, names: &[u64]) -> Cmd {
+    let names = names.iter().map(|&name| tag(name)).collect::<Vec<_>>().join("|");
     let mut search = redis::cmd("FT.SEARCH");
-    search.arg(index).arg(format!("@{NAMES}:{{{}}}", tag(name))).arg("NOCONTENT");
-    search.arg("LIMIT").arg(0).arg(OF_NAME).arg("DIALECT").arg(2);
+    search.arg(index).arg(format!("@{NAMES}:{{{names}}}")).arg("NOCONTENT");
+    search.arg("LIMIT").arg(0).arg(MOST_NAMED).arg("DIALECT").arg(2);
     search
 }
 
@@ -190,7 +193,8 @@ mod tests {
                 of_words("i", &first.filter, &terms, words.most)
             });
             let near = first.vectors.iter().map(|nearest| near("i", &first.filter, nearest));
-            let named = first.names.iter().map(|&name| named("i", name));
+            let names: Vec<u64> = first.names.iter().copied().collect();
+            let named = names.chunks(2).map(|names| named("i", names));
             for command in words.chain(near).chain(named) {
                 let text = text(&command);
                 prop_assert!(grammar.is_match(&text), "{}", text);

@@ -13,7 +13,7 @@ use super::{ROWS_AT_ONCE, RedisStore, kind, vector_bytes};
 use crate::index::{Row, RowKey, SourceKey, SourceRow};
 use crate::store::first_stage::name_tag;
 use crate::store::head::{Current, Head, policy_tag, source_tag};
-use crate::store::{Collected, StoreError};
+use crate::store::{Collected, StoreError, milliseconds};
 
 /// How long a write may take: many rows go into an index at once.
 const WRITE: Duration = Duration::from_secs(30);
@@ -61,6 +61,12 @@ impl RedisStore {
         match taken {
             Some(_) => Ok(Publishing { store: self, token }),
             None => {
+                // One that does not run out by itself is none of ours.
+                let key = self.keys.lock();
+                self.ask(self.timeout, |connection| {
+                    let left: i64 = redis::cmd("PTTL").arg(&key).query(connection)?;
+                    if left < 0 { redis::cmd("PEXPIRE").arg(&key).arg(LOCKED_MS).exec(connection) } else { Ok(()) }
+                })?;
                 let reason = format!("somebody else publishes a catalog of the tenant {:?}", self.keys.tenant);
                 Err(StoreError::Busy { address: self.shown.clone(), reason })
             }
@@ -69,10 +75,65 @@ impl RedisStore {
 }
 
 impl Publishing<'_> {
-    /// Returns the next number, of a version or of a generation.
-    pub(crate) fn next_number(&self) -> Result<u64, StoreError> {
+    /// Removes what stands under keys of the tenant that cannot be read: nobody can go on from that.
+    pub(crate) fn mend(&self) -> Result<(), StoreError> {
+        let keys = &self.store.keys;
+        let is_sound = |connection: &mut Connection, key: &str, kind: &str| {
+            let found: String = redis::cmd("TYPE").arg(key).query(connection)?;
+            Ok::<bool, redis::RedisError>(found == kind || found == "none")
+        };
+        let mended = self.store.ask(self.store.timeout, |connection| {
+            let (current, counter, generations) = (keys.current(), keys.counter(), keys.generations());
+            let mut mended = Vec::new();
+            let mut of_current = is_sound(connection, &current, "string")?;
+            if of_current {
+                let bytes: Option<Vec<u8>> = redis::cmd("GET").arg(&current).query(connection)?;
+                of_current = bytes.is_none_or(|bytes| serde_json::from_slice::<Current>(&bytes).is_ok());
+            }
+            let mut of_counter = is_sound(connection, &counter, "string")?;
+            if of_counter {
+                let text: Option<Vec<u8>> = redis::cmd("GET").arg(&counter).query(connection)?;
+                let is_number =
+                    |text: Vec<u8>| std::str::from_utf8(&text).is_ok_and(|text| text.parse::<u64>().is_ok());
+                of_counter = text.is_none_or(is_number);
+            }
+            let mut of_generations = is_sound(connection, &generations, "set")?;
+            if of_generations {
+                let numbers: Vec<Vec<u8>> = redis::cmd("SMEMBERS").arg(&generations).query(connection)?;
+                let is_number =
+                    |text: &Vec<u8>| std::str::from_utf8(text).is_ok_and(|text| text.parse::<u64>().is_ok());
+                of_generations = numbers.iter().all(is_number);
+            }
+            for (is_sound, key) in [(of_current, current), (of_counter, counter), (of_generations, generations)] {
+                if !is_sound {
+                    redis::cmd("DEL").arg(&key).exec(connection)?;
+                    mended.push(key);
+                }
+            }
+            Ok(mended)
+        })?;
+        for key in mended {
+            tracing::warn!(target: "picktools::store", key, "what stood there could not be read, and was removed");
+        }
+        Ok(())
+    }
+
+    /// Returns the next number, of a version or of a generation: larger than that of the snapshot before, also where the counter is lost.
+    pub(crate) fn next_number(&self, before: Option<&Current>) -> Result<u64, StoreError> {
         let key = self.store.keys.counter();
-        self.store.ask(self.store.timeout, |connection| redis::cmd("INCR").arg(&key).query(connection))
+        let next = |connection: &mut Connection| redis::cmd("INCR").arg(&key).query::<u64>(connection);
+        let number = self.store.ask(self.store.timeout, next)?;
+        // Without both, what the clock says is larger than what was counted.
+        let least = match before {
+            Some(before) => before.version.max(before.generation) + 1,
+            None if number == 1 => milliseconds(),
+            None => 1,
+        };
+        if number >= least {
+            return Ok(number);
+        }
+        self.store.ask(self.store.timeout, |connection| redis::cmd("SET").arg(&key).arg(least).exec(connection))?;
+        Ok(least)
     }
 
     /// Says that the publication goes on.
@@ -212,10 +273,15 @@ impl Publishing<'_> {
                 writes.cmd("HINCRBY").arg(key).arg(&term.to_le_bytes()).arg(by);
             }
         }
-        writes.cmd("DEL").arg(generation.staged());
+        // What goes is noted before, so that it is removed also if this is cut off behind the transaction.
+        for gone in gone.chunks(10 * ROWS_AT_ONCE) {
+            let add =
+                |connection: &mut Connection| redis::cmd("SADD").arg(generation.staged()).arg(gone).exec(connection);
+            self.store.ask(WRITE, add)?;
+        }
         self.transact(Some(before), &writes)?;
         // Whoever still has the snapshot before does without the rows that are gone.
-        self.remove(gone.iter().map(|key| generation.tool(*key)))
+        self.remove(gone.iter().map(|key| generation.tool(*key)).chain([generation.staged()]))
     }
 
     fn switching(&self, head: &Head) -> Result<Pipeline, StoreError> {
@@ -277,12 +343,7 @@ impl Publishing<'_> {
                 continue;
             }
             // Without the index first, or it would be mended with each row that goes.
-            let dropped = self
-                .store
-                .ask(WRITE, |connection| redis::cmd("FT.DROPINDEX").arg(generation.index()).query::<Value>(connection));
-            if let Err(error) = dropped {
-                tracing::debug!(target: "picktools::store", %error, generation = number, "there is no index of it");
-            }
+            self.drop_index(number);
             garbage.generations += 1;
             garbage.keys += self.remove_generation(&generation)?;
             self.store
@@ -291,10 +352,38 @@ impl Publishing<'_> {
         Ok(garbage)
     }
 
+    /// Removes all generations but one, known or not.
+    pub(crate) fn remove_others(&self, number: u64) -> Result<(), StoreError> {
+        let keys = &self.store.keys;
+        let known: BTreeSet<u64> =
+            self.store.ask(WRITE, |connection| redis::cmd("SMEMBERS").arg(keys.generations()).query(connection))?;
+        for other in known.into_iter().filter(|other| *other != number) {
+            self.drop_index(other);
+            self.store
+                .ask(WRITE, |connection| redis::cmd("SREM").arg(keys.generations()).arg(other).exec(connection))?;
+        }
+        let is_other = |key: &str| keys.generation_of(key).is_some_and(|generation| generation != number);
+        self.remove_all(keys.all(), is_other).map(drop)
+    }
+
+    fn drop_index(&self, generation: u64) {
+        let index = self.store.keys.generation(generation).index();
+        let dropped =
+            self.store.ask(WRITE, |connection| redis::cmd("FT.DROPINDEX").arg(&index).query::<Value>(connection));
+        if let Err(error) = dropped {
+            tracing::debug!(target: "picktools::store", %error, generation, "there is no index of it");
+        }
+    }
+
     fn remove_generation(&self, generation: &Generation) -> Result<usize, StoreError> {
+        self.remove_all(&generation.prefix, |_| true)
+    }
+
+    /// Removes the keys that begin so and that `goes` accepts.
+    fn remove_all(&self, beginning: &str, goes: impl Fn(&str) -> bool) -> Result<usize, StoreError> {
         // What means something in a pattern stands for itself.
         let literal = |sign: char| if "*?[]\\".contains(sign) { vec!['\\', sign] } else { vec![sign] };
-        let pattern: String = generation.prefix.chars().flat_map(literal).chain(['*']).collect();
+        let pattern: String = beginning.chars().flat_map(literal).chain(['*']).collect();
         let (mut cursor, mut removed) = (0_u64, 0);
         loop {
             let (next, keys): (u64, Vec<String>) = self.store.ask(WRITE, |connection| {
@@ -306,6 +395,7 @@ impl Publishing<'_> {
                     .arg(ROWS_AT_ONCE)
                     .query(connection)
             })?;
+            let keys: Vec<String> = keys.into_iter().filter(|key| goes(key)).collect();
             removed += keys.len();
             self.remove(keys.into_iter())?;
             cursor = next;
@@ -329,6 +419,12 @@ impl RedisStore {
         let count = pairs.windows(2).find(|pair| is_count(&pair[0])).map(|pair| &pair[1]);
         let count = count.and_then(|count| redis::from_redis_value_ref::<u64>(count).ok());
         count.ok_or_else(|| self.damaged(index, "it does not tell how many documents it has"))
+    }
+
+    /// Returns whether a snapshot tells which tools it has.
+    pub(crate) fn has_tools(&self, head: &Head, within: Duration) -> Result<bool, StoreError> {
+        let tools = self.generation(head).tools();
+        self.ask(within, |connection| redis::cmd("EXISTS").arg(&tools).query(connection))
     }
 
     /// Returns how much memory the whole server takes, in bytes.

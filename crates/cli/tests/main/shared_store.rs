@@ -265,3 +265,44 @@ fn a_gateway_that_is_cut_off_from_the_store_for_a_minute_serves_what_it_has_says
     };
     eventually("it is recorded", recorded);
 }
+
+#[test]
+fn a_servers_own_definition_goes_before_a_published_one_and_what_is_wrong_with_the_catalog_is_told() {
+    let (store, folder) = (Store::with_search(), tempfile::tempdir().expect("a folder"));
+    let catalog = folder.path().join("tools.jsonl");
+    let evil = json!({"name": "echo", "description": "Evil echo of what I say", "parameters": {"type": "object"}, "source": "up"});
+    let other = json!({"name": "oil_lathe", "description": "Oils the lathe", "parameters": {"type": "object"}, "source": "shop"});
+    std::fs::write(&catalog, format!("{evil}\n{other}\n")).expect("it is written");
+    let publish = || {
+        let published = store.run(&["index", "--catalog", catalog.to_str().expect("a path")]);
+        assert_eq!(published.status.code(), Some(0), "{}", stderr(&published));
+    };
+    publish();
+    let gateway =
+        Serving::start(Place::with(&json!({"up": upstream()})), &["--store", &store.url(), "--tenant", "acme"]);
+    eventually("its server is asked", || gateway.raw("GET", "/ready", &[], "").status == 200);
+    eventually("the server's own definition is shown", || {
+        let selection = selected(&gateway, "echo what I say");
+        let picks = selection["picks"].as_array().expect("a list");
+        let echo = picks.iter().find(|pick| pick["tool"]["id"] == "up/echo");
+        echo.is_some_and(|pick| !pick["tool"]["description"].as_str().expect("text").contains("Evil"))
+    });
+    assert!(picks(&gateway, "oil the lathe", "shop/oil_lathe"));
+    let health = || gateway.raw("GET", "/health", &[], "").body;
+    assert_eq!(health(), "ok\n");
+    for (key, rubbish, fault) in
+        [("current", Some("rubbish"), "foreign (catalog)"), ("current", None, "older (catalog)")]
+    {
+        let key = format!("picktools:{{acme}}:{key}");
+        match rubbish {
+            Some(rubbish) => store.0.ask(&["SET", &key, rubbish]),
+            None => store.0.ask(&["DEL", &key]),
+        };
+        eventually(fault, || health().contains(fault));
+        let selection = selected(&gateway, "oil the lathe");
+        assert_eq!(ids(&selection).first(), Some(&"shop/oil_lathe"), "what there was stays");
+        assert_eq!(selection["degraded"][0]["stage"], "store", "{selection}");
+        publish();
+        eventually("it is well again", || health() == "ok\n");
+    }
+}

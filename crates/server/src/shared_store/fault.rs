@@ -24,6 +24,8 @@ pub enum Purpose {
     Circuits,
     /// Sessions of clients.
     Sessions,
+    /// The catalog that was published there.
+    Catalog,
 }
 
 impl Purpose {
@@ -36,6 +38,7 @@ impl Purpose {
             Self::Rates => "rates",
             Self::Circuits => "circuits",
             Self::Sessions => "sessions",
+            Self::Catalog => "catalog",
         }
     }
 }

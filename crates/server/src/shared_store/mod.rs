@@ -152,9 +152,16 @@ impl Store {
     /// Returns what stands in for it in picks, if it does not answer or approvals are not those that there were.
     pub(crate) fn stands_in(&self) -> Option<Degraded> {
         let mut faults = self.faults();
-        faults.retain(|(purpose, fault)| *fault == Fault::Away || *purpose == Purpose::Pins);
+        let counts = |purpose: Purpose| matches!(purpose, Purpose::Pins | Purpose::Catalog);
+        faults.retain(|(purpose, fault)| *fault == Fault::Away || counts(*purpose));
         let reason = || format!("{}; tools and approvals are those that were read last", told_in_words(&faults));
         (!faults.is_empty()).then(|| Degraded::new(Stage::Store, reason()))
+    }
+
+    /// Notes what is wrong with the catalog that was published there, for whoever follows that: nothing any more for `None`.
+    pub fn catalog_fault(&self, fault: Option<(Fault, String)>) {
+        let failure = fault.map(|(fault, why)| Failure::new(fault, why));
+        self.note(Purpose::Catalog, failure.as_ref());
     }
 
     /// Notes that for a purpose something is wrong that is not about one command, or no longer is.
