@@ -100,9 +100,11 @@ impl CatalogArgs {
 
 impl ReadingArgs {
     /// The options by which files are read, for who has none of these.
+    #[cfg(any(feature = "redis", feature = "server"))]
     pub(super) const NAMES: &str = "--aliases, --conflicts, --untrusted-source and --allow-claimed-aliases";
 
     /// Whether anything is said of how files are read.
+    #[cfg(any(feature = "redis", feature = "server"))]
     pub(super) fn says_something(&self) -> bool {
         self.note() != ReadingNote::default()
     }
