@@ -23,7 +23,8 @@ pub(super) struct Kept {
 
 #[derive(Default)]
 struct OfSnapshot {
-    version: u64,
+    /// When it was published: numbers begin anew in a store that was emptied.
+    published: u64,
     sources: HashMap<SourceKey, Arc<SourceRow>>,
     terms: HashMap<u64, TermCounts>,
 }
@@ -66,16 +67,16 @@ impl Kept {
     /// Returns those of the sources that are kept of a snapshot.
     pub(super) fn sources(
         &self,
-        version: u64,
+        published: u64,
         keys: impl Iterator<Item = SourceKey>,
     ) -> HashMap<SourceKey, Arc<SourceRow>> {
-        let kept = self.current(version);
+        let kept = self.current(published);
         keys.filter_map(|key| Some((key, Arc::clone(kept.sources.get(&key)?)))).collect()
     }
 
     /// Keeps sources of a snapshot.
-    pub(super) fn keep_sources(&self, version: u64, sources: impl Iterator<Item = (SourceKey, Arc<SourceRow>)>) {
-        let mut kept = self.current(version);
+    pub(super) fn keep_sources(&self, published: u64, sources: impl Iterator<Item = (SourceKey, Arc<SourceRow>)>) {
+        let mut kept = self.current(published);
         // What is asked for often is soon known again.
         if kept.sources.len() > MOST_SOURCES {
             kept.sources.clear();
@@ -84,14 +85,14 @@ impl Kept {
     }
 
     /// Returns how many hold those of the terms of which that is kept of a snapshot.
-    pub(super) fn terms(&self, version: u64, terms: impl Iterator<Item = u64>) -> HashMap<u64, TermCounts> {
-        let kept = self.current(version);
+    pub(super) fn terms(&self, published: u64, terms: impl Iterator<Item = u64>) -> HashMap<u64, TermCounts> {
+        let kept = self.current(published);
         terms.filter_map(|term| Some((term, *kept.terms.get(&term)?))).collect()
     }
 
     /// Keeps how many hold terms.
-    pub(super) fn keep_terms(&self, version: u64, terms: impl Iterator<Item = (u64, TermCounts)>) {
-        let mut kept = self.current(version);
+    pub(super) fn keep_terms(&self, published: u64, terms: impl Iterator<Item = (u64, TermCounts)>) {
+        let mut kept = self.current(published);
         if kept.terms.len() > MOST_TERMS {
             kept.terms.clear();
         }
@@ -99,10 +100,10 @@ impl Kept {
     }
 
     /// What is kept of a snapshot; of another, nothing.
-    fn current(&self, version: u64) -> MutexGuard<'_, OfSnapshot> {
+    fn current(&self, published: u64) -> MutexGuard<'_, OfSnapshot> {
         let mut kept = lock(&self.of_snapshot);
-        if kept.version != version {
-            *kept = OfSnapshot { version, sources: HashMap::new(), terms: HashMap::new() };
+        if kept.published != published {
+            *kept = OfSnapshot { published, sources: HashMap::new(), terms: HashMap::new() };
         }
         kept
     }

@@ -331,14 +331,14 @@ impl Shared {
             }
         }
         let first = FirstStage::new(query, options, mode, &embedded, &snapshot.of.whole);
-        let version = head.current.version;
+        let published = head.current.published;
         let terms = first.terms();
-        let mut counts = self.kept.terms(version, terms.iter().copied());
+        let mut counts = self.kept.terms(published, terms.iter().copied());
         let unknown: Vec<u64> = terms.iter().copied().filter(|term| !counts.contains_key(term)).collect();
         let told = store.term_counts(head, &unknown, within())?;
         let told: Vec<(u64, TermCounts)> = unknown.into_iter().zip(told).collect();
         counts.extend(told.iter().copied());
-        self.kept.keep_terms(version, told.into_iter());
+        self.kept.keep_terms(published, told.into_iter());
         let holding = |term: u64| counts.get(&term).map_or(0, |counts| counts.tools.saturating_add(counts.examples));
         let found = store.candidates(head, &first, &holding, within())?;
         let mut rows = self.rows(head, found, within())?;
@@ -403,8 +403,8 @@ impl Shared {
         keys: &BTreeSet<SourceKey>,
         within: Duration,
     ) -> Result<HashMap<SourceKey, Arc<SourceRow>>, StoreError> {
-        let version = head.current.version;
-        let mut sources = self.kept.sources(version, keys.iter().copied());
+        let published = head.current.published;
+        let mut sources = self.kept.sources(published, keys.iter().copied());
         let unknown: Vec<SourceKey> = keys.iter().copied().filter(|key| !sources.contains_key(key)).collect();
         let mut read = Vec::with_capacity(unknown.len());
         for (key, bytes) in unknown.iter().zip(self.store.sources(head, &unknown, within)?) {
@@ -414,7 +414,7 @@ impl Shared {
                 .map_err(|damaged| self.store.damaged(format!("the source {key}"), damaged))?;
             read.push((*key, Arc::new(row)));
         }
-        self.kept.keep_sources(version, read.iter().cloned());
+        self.kept.keep_sources(published, read.iter().cloned());
         sources.extend(read);
         Ok(sources)
     }

@@ -13,7 +13,7 @@ use super::{ROWS_AT_ONCE, RedisStore, kind, vector_bytes};
 use crate::index::{Row, RowKey, SourceKey, SourceRow};
 use crate::store::first_stage::name_tag;
 use crate::store::head::{Current, Head, policy_tag, source_tag};
-use crate::store::{Collected, StoreError, milliseconds};
+use crate::store::{Collected, StoreError};
 
 /// How long a write may take: many rows go into an index at once.
 const WRITE: Duration = Duration::from_secs(30);
@@ -123,12 +123,7 @@ impl Publishing<'_> {
         let key = self.store.keys.counter();
         let next = |connection: &mut Connection| redis::cmd("INCR").arg(&key).query::<u64>(connection);
         let number = self.store.ask(self.store.timeout, next)?;
-        // Without both, what the clock says is larger than what was counted.
-        let least = match before {
-            Some(before) => before.version.max(before.generation) + 1,
-            None if number == 1 => milliseconds(),
-            None => 1,
-        };
+        let least = before.map_or(1, |before| before.version.max(before.generation) + 1);
         if number >= least {
             return Ok(number);
         }
