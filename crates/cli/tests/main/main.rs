@@ -34,11 +34,13 @@ mod importing;
 // MCP servers.
 #[cfg(feature = "mcp")]
 mod mcp_servers;
-// The gateway: one client, then many.
+// The gateway: one client, then many, then real ones.
 #[cfg(feature = "server")]
 mod gateway;
 #[cfg(feature = "server")]
 mod gateway_http;
+#[cfg(feature = "server")]
+mod real_clients;
 // A store that several gateways share.
 #[cfg(feature = "redis")]
 mod shared_store;

@@ -1,0 +1,243 @@
+//! The gateway on standard input and output, before a server whose tools go right and wrong, and before real ones.
+
+mod approvals;
+mod calls;
+mod lists;
+mod tokens;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::root;
+
+/// How long anything may take here.
+const TIME: Duration = Duration::from_secs(40);
+
+/// A folder with a configuration of servers, settings, and what gateways keep.
+pub(crate) struct Place {
+    folder: TempDir,
+}
+
+/// The server whose tools go right and wrong.
+pub(crate) fn upstream() -> Value {
+    json!({"command": "python3", "args": [root("crates/cli/tests/servers/upstream.py")]})
+}
+
+impl Place {
+    /// With these servers, each a server of a configuration.
+    pub(crate) fn with(servers: &Value) -> Self {
+        let place = Self { folder: tempfile::tempdir().expect("a folder") };
+        place.write("mcp.json", &json!({"mcpServers": servers}));
+        place
+    }
+
+    /// With the faulty server alone, as `up`.
+    pub(crate) fn faulty() -> Self {
+        let place = Self::with(&json!({}));
+        let mut server = upstream();
+        server["env"] = json!({"UPSTREAM_LOG": place.path("log"), "UPSTREAM_CHANGES": place.path("changes")});
+        place.write("mcp.json", &json!({"mcpServers": {"up": server}}));
+        place
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, value: &Value) {
+        fs::write(self.path(name), value.to_string()).expect("a file");
+    }
+
+    /// The arguments that stand for this place.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let shown = |name: &str| self.path(name).display().to_string();
+        let mut arguments = vec!["--config".to_owned(), shown("mcp.json"), "--state-dir".to_owned(), shown("state")];
+        if self.path("settings.json").exists() {
+            arguments.extend(["--settings".to_owned(), shown("settings.json")]);
+        }
+        arguments
+    }
+
+    /// A gateway that serves a client here, whose capabilities these are.
+    pub(crate) fn client(&self, capabilities: &Value) -> Client {
+        let mut client = self.silent_client();
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
+            "clientInfo": {"name": "test", "version": "1"}});
+        let hello = client.ask("initialize", &params);
+        assert_eq!(hello["result"]["serverInfo"]["name"], "picktools", "{hello}");
+        client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client
+    }
+
+    /// A gateway whose client has not said anything yet.
+    fn silent_client(&self) -> Client {
+        let mut child = gateway_program()
+            .arg("mcp")
+            .args(self.arguments())
+            .env("PICKTOOLS_CACHE_DIR", self.path("cache"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(self.path("stderr")).expect("a file"))
+            .spawn()
+            .expect("it starts");
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        let (tell, messages) = channel();
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                let message = serde_json::from_str(&line).expect("each line is a message");
+                if tell.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        Client { input: child.stdin.take(), child, messages, heard: Vec::new(), next: 0, elicit: None }
+    }
+
+    /// What happened to the server, by event.
+    fn happened(&self, event: &str) -> Vec<Value> {
+        let log = fs::read_to_string(self.path("log")).unwrap_or_default();
+        log.lines()
+            .map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON"))
+            .filter(|line| line["event"] == event)
+            .collect()
+    }
+}
+
+pub(crate) fn gateway_program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_picktools"))
+}
+
+/// A client that speaks the protocol line by line.
+pub(crate) struct Client {
+    child: Child,
+    input: Option<ChildStdin>,
+    messages: Receiver<Value>,
+    /// What was said unasked.
+    heard: Vec<Value>,
+    next: u64,
+    /// How a person answers.
+    elicit: Option<Value>,
+}
+
+impl Client {
+    fn send(&mut self, message: &Value) {
+        self.write(&format!("{message}\n"));
+    }
+
+    fn write(&mut self, text: &str) {
+        let input = self.input.as_mut().expect("it is open");
+        input.write_all(text.as_bytes()).and_then(|()| input.flush()).expect("it is read");
+    }
+
+    /// Sends a request, and returns its id.
+    pub(crate) fn begin(&mut self, method: &str, params: &Value) -> u64 {
+        self.next += 1;
+        self.send(&json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}));
+        self.next
+    }
+
+    /// Waits for the answer to a request.
+    pub(crate) fn answer(&mut self, id: u64) -> Value {
+        let until = Instant::now() + TIME;
+        loop {
+            if let Some(place) =
+                self.heard.iter().position(|message| message["id"] == id && message.get("method").is_none())
+            {
+                return self.heard.remove(place);
+            }
+            let message = self.messages.recv_timeout(until.saturating_duration_since(Instant::now()));
+            let message = message.unwrap_or_else(|_| panic!("request {id} is answered; heard: {:?}", self.heard));
+            if message["method"] == "elicitation/create" {
+                let reply = self.elicit.clone().unwrap_or_else(|| json!({"action": "decline"}));
+                self.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": reply}));
+            }
+            self.heard.push(message);
+        }
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        let id = self.begin(method, params);
+        self.answer(id)
+    }
+
+    /// Calls a tool of the front, or of a server.
+    pub(crate) fn call(&mut self, name: &str, arguments: Value) -> Value {
+        self.ask("tools/call", &json!({"name": name, "arguments": arguments}))["result"].clone()
+    }
+
+    /// Calls a tool of a server through the front.
+    pub(crate) fn run(&mut self, name: &str, arguments: Value) -> Value {
+        self.call("call_tool", json!({"name": name, "arguments": arguments}))
+    }
+
+    pub(crate) fn search(&mut self, query: &str) -> Value {
+        self.call("search_tools", json!({"query": query}))["structuredContent"].clone()
+    }
+
+    fn listed(&mut self) -> Vec<String> {
+        let listed = self.ask("tools/list", &json!({}));
+        listed["result"]["tools"].as_array().expect("a list").iter().map(|tool| text(&tool["name"])).collect()
+    }
+
+    /// What was said unasked, of a method.
+    fn told(&self, method: &str) -> Vec<&Value> {
+        self.heard.iter().filter(|message| message["method"] == method).collect()
+    }
+
+    /// Closes its output, and waits for the gateway to end.
+    pub(crate) fn leave(mut self) -> Option<i32> {
+        self.input = None;
+        ended(&mut self.child)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.input = None;
+        if ended(&mut self.child).is_none() {
+            drop(self.child.kill());
+            drop(self.child.wait());
+        }
+    }
+}
+
+fn ended(child: &mut Child) -> Option<i32> {
+    let until = Instant::now() + TIME;
+    while Instant::now() < until {
+        if let Ok(Some(status)) = child.try_wait() {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    None
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("a text: {value}")).to_owned()
+}
+
+/// The text of a result.
+pub(crate) fn said(result: &Value) -> String {
+    text(&result["content"][0]["text"])
+}
+
+/// The code of a refusal.
+pub(crate) fn code(result: &Value) -> &str {
+    assert_eq!(result["isError"], true, "{result}");
+    result["_meta"]["picktools/error"]["code"].as_str().unwrap_or_else(|| panic!("a refusal: {result}"))
+}
+
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + TIME;
+    while !holds() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
