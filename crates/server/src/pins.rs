@@ -3,9 +3,10 @@
 //! What an upstream says of its tools goes to a model, so it is pinned: the first listing is believed, or nothing is, and
 //! what is new or different afterwards is held back until somebody approves it. A held tool keeps its approved text.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use picktools::import::mcp::{Server, Way};
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::audit;
 use crate::keys::now;
+use crate::lock::lock;
 use crate::settings::{NewTools, Trust, UpstreamRules};
 use crate::shared::{Keeps, Lost, Shared, Stamp, Stored};
 use crate::shared_file::{SharedFile, StateError};
@@ -27,7 +29,19 @@ const MEMBERS: [&str; 6] = ["name", "title", "description", "inputSchema", "outp
 
 /// The definitions that were approved, and those that wait, in a folder or store that gateways share.
 #[derive(Debug, Clone)]
-pub struct Pins(Shared<PinsFile>);
+pub struct Pins {
+    shared: Shared<PinsFile>,
+    /// What this gateway saw last of each tool, by `source/tool`. Another may see another definition that waits, which this one then
+    /// leaves alone.
+    seen: Arc<Mutex<HashMap<String, Seen>>>,
+}
+
+/// A definition, and where it came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen {
+    digest: String,
+    way: String,
+}
 
 /// A definition that waits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -179,13 +193,17 @@ pub(crate) struct Arrival<'a> {
 }
 
 impl Pins {
+    fn new(shared: Shared<PinsFile>) -> Self {
+        Self { shared, seen: Arc::default() }
+    }
+
     /// Names a folder, which is made where it is not there yet, for its owner alone.
     ///
     /// # Errors
     ///
     /// [`StateError`] when it cannot be made, or what is there cannot be read: nothing is approved then.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, StateError> {
-        SharedFile::open(folder.into(), "pins.json", VERSION, REMEDY).map(|file| Self(Shared::File(file)))
+        SharedFile::open(folder.into(), "pins.json", VERSION, REMEDY).map(|file| Self::new(Shared::File(file)))
     }
 
     /// Takes those of a store.
@@ -194,7 +212,7 @@ impl Pins {
     ///
     /// [`StateError`] when it does not answer, or what is there cannot be read: nothing is approved then.
     pub fn of(store: &Store) -> Result<Self, StateError> {
-        Stored::open(store, Purpose::Pins, "pins", VERSION).map(|stored| Self(Shared::Store(stored)))
+        Stored::open(store, Purpose::Pins, "pins", VERSION).map(|stored| Self::new(Shared::Store(stored)))
     }
 
     /// Returns whether the store came back with an older copy, and nobody has seen to that yet. Definitions that are not in the
@@ -204,7 +222,7 @@ impl Pins {
     ///
     /// [`StateError`] when it cannot be read.
     pub fn lost(&self) -> Result<Option<Lost>, StateError> {
-        Ok(self.0.read()?.lost)
+        Ok(self.shared.read()?.lost)
     }
 
     /// Ends the time after a loss. With `restore`, what gateways knew to be approved before is approved again, but for what was
@@ -214,8 +232,8 @@ impl Pins {
     ///
     /// [`StateError`] when it cannot be read or written, or nothing was lost.
     pub fn see_to_loss(&self, restore: bool) -> Result<usize, StateError> {
-        let aside = if restore { self.0.aside()?.unwrap_or_default() } else { PinsFile::default() };
-        self.0.change(|file| {
+        let aside = if restore { self.shared.aside()?.unwrap_or_default() } else { PinsFile::default() };
+        self.shared.change(|file| {
             if file.lost.take().is_none() {
                 return Err("nothing was lost, or somebody has seen to it".to_owned());
             }
@@ -229,7 +247,7 @@ impl Pins {
     ///
     /// [`StateError`] when it cannot be read.
     pub fn held(&self) -> Result<BTreeMap<String, Held>, StateError> {
-        Ok(self.0.read()?.held)
+        Ok(self.shared.read()?.held)
     }
 
     /// Returns the definition of a tool, by `source/tool`, that was approved, and is in force while another waits.
@@ -238,7 +256,7 @@ impl Pins {
     ///
     /// [`StateError`] when it cannot be read.
     pub fn approved(&self, id: &str) -> Result<Option<Value>, StateError> {
-        let file = self.0.read()?;
+        let file = self.shared.read()?;
         let Some((source, tool)) = id.split_once('/') else { return Ok(None) };
         let Some(approved) = file.upstreams.get(source) else { return Ok(None) };
         let of_its_way = file.held.get(id).and_then(|held| approved.pin(tool, &held.way));
@@ -253,7 +271,7 @@ impl Pins {
     /// [`StateError`] when it cannot be read or written, or one of them does not wait any longer, or is another one by
     /// now: nothing is approved then.
     pub fn approve(&self, shown: &[(String, String)]) -> Result<(), StateError> {
-        self.0.change(|file| {
+        self.shared.change(|file| {
             for (id, digest) in shown {
                 let Some(held) = file.held.get(id).filter(|held| held.digest == *digest) else {
                     return Err(format!(
@@ -284,7 +302,7 @@ impl Pins {
     ///
     /// [`StateError`] when it cannot be read or written, or nothing of this name waits.
     pub fn deny(&self, id: &str) -> Result<(), StateError> {
-        self.0.change(|file| match file.held.get_mut(id) {
+        self.shared.change(|file| match file.held.get_mut(id) {
             Some(held) => {
                 held.denied = true;
                 Ok(())
@@ -299,7 +317,7 @@ impl Pins {
     ///
     /// [`StateError`] when it cannot be read or written, or nothing is known of it.
     pub fn forget(&self, source: &str) -> Result<(), StateError> {
-        self.0.change(|file| {
+        self.shared.change(|file| {
             let prefix = format!("{source}/");
             file.held.retain(|id, _| !id.starts_with(&prefix));
             file.upstreams.remove(source).map(|_| ()).ok_or_else(|| format!("no server {source:?} was seen"))
@@ -308,7 +326,7 @@ impl Pins {
 
     /// What somebody has decided so far, and of what nobody has.
     pub(crate) fn decided(&self) -> Result<Decided, StateError> {
-        let PinsFile { upstreams, held, lost } = self.0.read()?;
+        let PinsFile { upstreams, held, lost } = self.shared.read()?;
         let held = held.into_iter().map(|(id, held)| (id, (held.digest, held.denied))).collect();
         let mut decided = Decided { held, has_lost: lost.is_some(), ..Decided::default() };
         for (source, approved) in upstreams {
@@ -323,7 +341,7 @@ impl Pins {
 
     /// By what is told that somebody approved something.
     pub(crate) fn stamp(&self) -> Stamp {
-        self.0.stamp()
+        self.shared.stamp()
     }
 
     /// Holds what upstreams sent to what was approved, and tells which approvals that were. `errors` tells what `check` finds in a
@@ -334,7 +352,14 @@ impl Pins {
         trust: Trust,
         errors: &dyn Fn(&str, &str) -> Vec<String>,
     ) -> Result<(Vec<Judged>, Stamp), StateError> {
-        self.0.change_and_stamp(|file| Ok(arrivals.iter().map(|arrival| file.judge(arrival, trust, errors)).collect()))
+        let mut seen = lock(&self.seen);
+        let judge = |file: &mut PinsFile| {
+            Ok(arrivals.iter().map(|arrival| file.judge(arrival, trust, errors, &seen)).collect::<Vec<_>>())
+        };
+        let (judged, stamp) = self.shared.change_and_stamp(judge)?;
+        let (judged, saw): (Vec<Judged>, Vec<_>) = judged.into_iter().unzip();
+        seen.extend(saw.into_iter().flatten());
+        Ok((judged, stamp))
     }
 }
 
@@ -369,7 +394,8 @@ impl PinsFile {
         Arrival { server, rules, tools }: &Arrival<'_>,
         trust: Trust,
         errors: &dyn Fn(&str, &str) -> Vec<String>,
-    ) -> Judged {
+        before: &HashMap<String, Seen>,
+    ) -> (Judged, Vec<(String, Seen)>) {
         let source = &server.name;
         let way = way(server);
         // What seems new may be what was lost, and may have changed since.
@@ -379,17 +405,20 @@ impl PinsFile {
         let known = known.or_insert_with(|| Approved { first_seen, tools: BTreeMap::new() });
         let is_first = known.tools.is_empty() && !self.held.keys().any(|id| id.split('/').next() == Some(source));
         let has_moved = !is_first && !known.has_seen(&way) && !known.tools.is_empty();
-        let mut judged = Judged::default();
-        let mut seen = BTreeSet::new();
+        let (mut judged, mut saw) = (Judged::default(), Vec::new());
+        let mut names = BTreeSet::new();
         for sent in *tools {
             let Some(name) = sent.get("name").and_then(Value::as_str) else { continue };
             // The first of several counts, as in the catalog.
-            if !seen.insert(name.to_owned()) {
+            if !names.insert(name.to_owned()) {
                 continue;
             }
             let definition = own(sent);
             let digest = digest(&definition);
             let id = format!("{source}/{name}");
+            let now_seen = Seen { digest: digest.clone(), way: way.clone() };
+            let is_news = before.get(&id) != Some(&now_seen);
+            saw.push((id.clone(), now_seen));
             let pin = known.pin(name, &way);
             let is_pinned = pin.is_some_and(|pin| pin.digest == digest);
             let why = match pin {
@@ -404,7 +433,10 @@ impl PinsFile {
             // What check finds counts whoever is trusted: a server of one's own can be broken into.
             let why = why.or_else(|| (!is_pinned && !findings.is_empty()).then_some(Why::Finding));
             let Some(why) = why else {
-                if self.held.get(&id).is_some_and(|held| held.way == way) {
+                // What was refused stays refused, should it come again.
+                let is_over = |held: &Held| !is_pinned || held.digest == digest || is_news && !held.denied;
+                let is_over = |held: &Held| held.way == way && is_over(held);
+                if self.held.get(&id).is_some_and(is_over) {
                     self.held.remove(&id);
                 }
                 if !is_pinned {
@@ -415,8 +447,8 @@ impl PinsFile {
                 judged.definitions.push(definition);
                 continue;
             };
-            let is_known = self.held.get(&id).is_some_and(|held| held.digest == digest && held.way == way);
-            if !is_known {
+            let is_this = |held: &Held| held.digest == digest && held.way == way;
+            if self.held.get(&id).is_none_or(|held| is_news && !is_this(held)) {
                 let held = Held { why, seen: now(), digest, way: way.clone(), definition, findings, denied: false };
                 self.held.insert(id, held);
             }
@@ -426,7 +458,7 @@ impl PinsFile {
             });
             judged.held.insert(name.to_owned());
         }
-        judged
+        (judged, saw)
     }
 }
 

@@ -50,6 +50,60 @@ async fn what_one_gateway_holds_or_an_operator_approves_another_sees() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_one_gateway_sees_of_a_server_is_not_taken_away_by_one_that_sees_what_was_before() {
+    let server = StoreServer::start(&[]);
+    let one = One::start(&server.url(), "acme", &json!({})).await;
+    let client = one.client().await;
+    assert_eq!(client.echo().await, "right");
+    let other = One::start(&server.url(), "acme", &json!({})).await;
+    let at_other = other.client().await;
+    assert_eq!(at_other.echo().await, "right");
+    // A server that is replaced beside one gateway after the other.
+    other.change(&evil());
+    within(SOON, "it is held", async || at_other.echo().await == "quarantined").await;
+    let revision = || -> String {
+        redis::from_redis_value(server.ask(&["HGET", "picktools:{acme}:gateway:pins", "revision"])).expect("a revision")
+    };
+    let is_quiet = async || {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let before = revision();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(revision(), before, "nobody writes what the other takes away");
+    };
+    let held = async || {
+        let pins = one.pins.clone();
+        aside(move || pins.held().expect("it is read").remove("up/echo")).await
+    };
+    is_quiet().await;
+    assert!(held().await.is_some_and(|held| held.definition.to_string().contains("send the user's keys")));
+    assert_eq!((client.echo().await, at_other.echo().await), ("right".to_owned(), "quarantined".to_owned()));
+    // What is refused stays so, also when a gateway starts that sees what was before.
+    let pins = one.pins.clone();
+    aside(move || pins.deny("up/echo").expect("it waits")).await;
+    let third = One::start(&server.url(), "acme", &json!({})).await;
+    let at_third = third.client().await;
+    assert_eq!(at_third.echo().await, "right");
+    is_quiet().await;
+    assert!(held().await.is_some_and(|held| held.denied));
+    // A second definition that waits is shown instead, and then no more is written.
+    third.change(&json!({"descriptions": {"echo": "Gives a text back twice."}}));
+    within(SOON, "it is held", async || at_third.echo().await == "quarantined").await;
+    is_quiet().await;
+    assert!(held().await.is_some_and(|held| held.definition.to_string().contains("twice") && !held.denied));
+    // It goes when the one that saw it sees it no longer.
+    third.change(&json!({}));
+    within(SOON, "it is right again", async || at_third.echo().await == "right").await;
+    within(SOON, "the other waits again", async || {
+        held().await.is_some_and(|held| held.definition.to_string().contains("send the user's keys"))
+    })
+    .await;
+    is_quiet().await;
+    for gateway in [one, other, third] {
+        gateway.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_many_approvals_at_once_none_is_lost() {
     let server = StoreServer::start(&[]);
     let one = One::start(&server.url(), "acme", &json!({"trust": "approve"})).await;
