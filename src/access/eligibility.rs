@@ -76,7 +76,7 @@ impl Eligibility {
                         ineligible += if is_refused { *size } else { 0 };
                     }
                 }
-                of_whole = Some((whole.of_policies.iter().sum(), ineligible));
+                of_whole = Some((whole.tools(), ineligible));
             }
         }
         for (tool, reasons) in &by_tool {

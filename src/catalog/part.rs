@@ -5,7 +5,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use foldhash::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::definitions::{Definitions, Digest};
@@ -50,11 +49,10 @@ pub(crate) struct Part {
 }
 
 /// A tool of a part.
+#[derive(Debug, Clone)]
 pub(crate) struct PartTool {
     pub(crate) tool: Arc<Tool>,
     pub(crate) digest: Digest,
-    /// The number of its source in the whole.
-    pub(crate) source: Option<u32>,
     /// Whether the bare name is its own, as the whole has it.
     pub(crate) has_bare_name: bool,
 }
@@ -69,9 +67,9 @@ impl WholeGroup {
 }
 
 impl Whole {
-    /// Returns the number of each source, by its name.
-    pub(crate) fn source_numbers(&self) -> HashMap<String, u32> {
-        (0..).zip(self.sources.names()).map(|(number, name)| (name.clone(), number)).collect()
+    /// Returns how many tools there are.
+    pub(crate) fn tools(&self) -> usize {
+        self.of_policies.iter().sum()
     }
 
     /// Says of a catalog what decisions on its parts rest on.
@@ -123,7 +121,7 @@ impl Catalog {
         let nameless = tools.iter().zip(places()).filter(|(part, _)| part.tool.untrusted && !part.has_bare_name);
         Self {
             ids: Arc::new(Ids { texts, tools: of }),
-            sources: Arc::new(Sources::among(&whole.sources, tools.iter().map(|part| part.source))),
+            sources: Arc::new(Sources::among(&whole.sources, tools.iter().map(|part| part.tool.source.as_deref()))),
             exemplified: tools
                 .iter()
                 .zip(places())
@@ -146,7 +144,7 @@ impl Catalog {
     /// Whether it is a part of a catalog that has more tools.
     #[cfg(feature = "tokens")]
     pub(crate) fn lacks_tools(&self) -> bool {
-        self.part.as_ref().is_some_and(|part| part.whole.of_policies.iter().sum::<usize>() > self.len())
+        self.part.as_ref().is_some_and(|part| part.whole.tools() > self.len())
     }
 
     /// Returns what this catalog is a part of.

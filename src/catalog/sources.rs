@@ -4,7 +4,7 @@
 //! restricts a source holds for every one that looks like it, while what permits one never reaches a look-alike: it
 //! means the very name, or else the only source of that name but for case and spaces.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
@@ -24,14 +24,21 @@ pub(crate) struct Sources {
 /// Which sources there are, whatever tools they have.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    /// What each looks like.
-    looks: HashMap<String, String>,
+    by_name: HashMap<String, Source>,
     /// The sources of a look, in order.
     by_look: HashMap<String, Vec<String>>,
     /// The sources of a plain name, in order.
     by_plain: HashMap<String, Vec<String>>,
     /// All of them, in the order of the tools.
     names: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Source {
+    /// Its place among all.
+    number: u32,
+    /// What its name looks like.
+    look: String,
 }
 
 /// Stands for no source.
@@ -67,9 +74,11 @@ impl Sources {
         Self { known: Arc::new(Known::new(names)), numbers }
     }
 
-    /// Says of which of the sources of a larger catalog each tool is.
-    pub(crate) fn among(known: &Arc<Known>, of: impl Iterator<Item = Option<u32>>) -> Self {
-        Self { known: Arc::clone(known), numbers: of.map(|number| number.unwrap_or(NONE)).collect() }
+    /// Collects the source of each tool, as the sources of a larger catalog are numbered.
+    pub(crate) fn among<'a>(known: &Arc<Known>, sources: impl Iterator<Item = Option<&'a str>>) -> Self {
+        let number = |source| known.by_name.get(source).map(|source| source.number);
+        let numbers = sources.map(|source: Option<&str>| source.and_then(number).unwrap_or(NONE));
+        Self { numbers: numbers.collect(), known: Arc::clone(known) }
     }
 
     pub(super) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
@@ -101,7 +110,7 @@ impl Sources {
 
     /// Returns how many there are; having none counts as one.
     pub(crate) fn count(&self) -> usize {
-        self.known.looks.len() + usize::from(self.numbers.contains(&NONE))
+        self.known.by_name.len() + usize::from(self.numbers.contains(&NONE))
     }
 
     /// Returns which there are.
@@ -121,7 +130,7 @@ impl Sources {
 
     /// Returns what a source of the catalog shares with those that look like it.
     pub(crate) fn look_of(&self, source: Option<&str>) -> Option<&str> {
-        self.known.looks.get(source?).map(String::as_str)
+        self.known.by_name.get(source?).map(|source| source.look.as_str())
     }
 
     /// Returns `true` if a name restricts no source.
@@ -136,20 +145,20 @@ impl Sources {
 
     /// Returns the sources, in any order.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.known.looks.keys().map(String::as_str)
+        self.known.by_name.keys().map(String::as_str)
     }
 }
 
 impl Known {
     /// Takes the sources in order, each once.
     pub(crate) fn new(names: Vec<String>) -> Self {
-        let distinct: BTreeSet<&String> = names.iter().collect();
+        let distinct: BTreeMap<&String, u32> = names.iter().zip(0..).collect();
         let mut known = Self::default();
-        for source in distinct {
-            let (plain, look) = (plain(source), look(source));
-            known.by_look.entry(look.clone()).or_default().push(source.clone());
-            known.by_plain.entry(plain).or_default().push(source.clone());
-            known.looks.insert(source.clone(), look);
+        for (name, number) in distinct {
+            let look = look(name);
+            known.by_look.entry(look.clone()).or_default().push(name.clone());
+            known.by_plain.entry(plain(name)).or_default().push(name.clone());
+            known.by_name.insert(name.clone(), Source { number, look });
         }
         Self { names, ..known }
     }
@@ -171,7 +180,7 @@ impl Known {
     }
 
     fn named(&self, name: &str) -> Option<&str> {
-        if let Some((source, _)) = self.looks.get_key_value(name) {
+        if let Some((source, _)) = self.by_name.get_key_value(name) {
             return Some(source);
         }
         match &self.by_plain.get(&plain(name))?[..] {

@@ -292,6 +292,13 @@ pub(crate) struct Counting {
     pub(crate) origin: ExampleOrigin,
 }
 
+impl Counting {
+    /// Whether it stands in the tool's definition.
+    pub(crate) fn is_of_definition(&self) -> bool {
+        self.origin == ExampleOrigin::Definition
+    }
+}
+
 /// The examples of a tool's definition.
 fn defined(tool: ToolId, definition: &Tool) -> impl Iterator<Item = Counting> {
     let request = move |request: &String| Counting { tool, request: read(request), origin: ExampleOrigin::Definition };

@@ -20,7 +20,7 @@ use super::{Index, IndexError, Progress, Vectors};
 use crate::catalog::Tool;
 use crate::deadline::{Deadline, Missed};
 use crate::embed::{ModelKind, Role};
-use crate::examples::{Counting, ExampleOrigin, ExampleStats, Examples, Vocabulary, counting, counting_of};
+use crate::examples::{Counting, ExampleStats, Examples, Vocabulary, counting, counting_of};
 use crate::ranking::ToolId;
 use crate::text::{Analyzer, TermKind};
 
@@ -119,9 +119,9 @@ impl ExampleIndex {
             }
         }
         let analysed = analyse(counting.iter().map(|example| &*example.request));
-        let defined = |example: &Counting| example.origin == ExampleOrigin::Definition;
-        let words = |(example, analysed): (&Counting, &Analysed)| defined(example).then_some(analysed.words);
-        let of_definitions = counting.iter().zip(&analysed).filter_map(words).map(u64::from);
+        let words = analysed.iter().map(|example| u64::from(example.words));
+        let of_definitions = counting.iter().zip(words).filter(|(example, _)| example.is_of_definition());
+        let defined = of_definitions.fold((0, 0), |(number, sum), (_, words)| (number + 1, sum + words));
         let (norms, postings) = postings(&analysed, known.of_whole.as_ref());
         let mut examples = Self {
             given,
@@ -130,7 +130,7 @@ impl ExampleIndex {
             norms,
             postings,
             vectors: Vec::new(),
-            defined: (counting.iter().filter(|example| defined(example)).count(), of_definitions.sum()),
+            defined,
             of_whole: known.of_whole.clone(),
             left_out: None,
             vocabulary: Arc::default(),
@@ -234,7 +234,7 @@ impl ExampleIndex {
     /// Returns the vectors of the examples of one tool's definition by each model, which come first among its examples.
     pub(crate) fn of_definition(&self, tool: ToolId) -> Vec<Rows> {
         let places = self.of(tool);
-        let defined = places.take_while(|&place| self.counting[place].origin == ExampleOrigin::Definition);
+        let defined = places.take_while(|&place| self.counting[place].is_of_definition());
         let places: Vec<usize> = defined.collect();
         let gathered = |rows: &Rows| Rows::gathered(places.iter().map(|&place| (rows, place)));
         self.vectors.iter().filter_map(gathered).collect()
@@ -247,7 +247,7 @@ impl ExampleIndex {
 
     /// Returns every term that examples of definitions hold, with how many do.
     pub(crate) fn term_counts(&self) -> impl Iterator<Item = (u64, u32)> {
-        let is_defined = |place: u32| self.counting[place as usize].origin == ExampleOrigin::Definition;
+        let is_defined = |place: u32| self.counting[place as usize].is_of_definition();
         let count = move |held: &[(u32, u32)]| held.iter().filter(|(place, _)| is_defined(*place)).count();
         let counts = self.postings.iter().map(move |(term, held)| (term.0, super::terms::number(count(held))));
         counts.filter(|(_, count)| *count > 0)

@@ -17,7 +17,7 @@ use super::terms::TermKey;
 use super::twins::Twins;
 use super::vectors::Vectors;
 use super::{CountedExamples, ExampleIndex, Index, IndexError};
-use crate::catalog::{Catalog, PartTool, Whole};
+use crate::catalog::{Catalog, Whole};
 use crate::embed::Embedder;
 use crate::index::KeywordIndex;
 use crate::names::{NameTable, ResolvedVia};
@@ -53,8 +53,6 @@ pub(crate) struct PartOf {
     pub(crate) embedders: Vec<NumberedModel>,
     /// How many models the snapshot has vectors by.
     models: usize,
-    /// By name, the number of each source.
-    sources: HashMap<String, u32>,
 }
 
 /// How many tools, sources, and examples of definitions hold a term.
@@ -106,8 +104,7 @@ impl PartOf {
             Some((sources, average)) => Some(Arc::new(Counted { sources, average, sample })),
             None => None,
         };
-        let sources = whole.source_numbers();
-        Ok(Self { whole: Arc::new(whole), counts, counted, embedders, models: dimensions.len(), sources })
+        Ok(Self { whole: Arc::new(whole), counts, counted, embedders, models: dimensions.len() })
     }
 
     /// What is counted over the examples of all definitions, for requests with these terms.
@@ -118,13 +115,7 @@ impl PartOf {
 
     /// A catalog of these tools, decided on as the whole.
     fn catalog(&self, rows: &[(RowKey, Arc<Row>)]) -> Catalog {
-        let part_tool = |(_, row): &(RowKey, Arc<Row>)| PartTool {
-            tool: Arc::clone(&row.tool),
-            digest: row.digest,
-            source: row.tool.source.as_ref().and_then(|source| self.sources.get(source).copied()),
-            has_bare_name: row.has_bare_name,
-        };
-        Catalog::part(&self.whole, rows.iter().map(part_tool).collect())
+        Catalog::part(&self.whole, rows.iter().map(|(_, row)| row.part_tool()).collect())
     }
 
     /// The vectors of segments by each model that there is here.

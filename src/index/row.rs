@@ -18,7 +18,7 @@ use super::sources::SourceRow;
 use super::terms::{TermKey, Terms};
 use super::twins::{Likeness, likeness};
 use super::{ExampleIndex, Index};
-use crate::catalog::{Digest, Tool, serialise};
+use crate::catalog::{Digest, PartTool, Tool, serialise};
 use crate::examples::counting_of;
 use crate::ranking::ToolId;
 use crate::text::Field;
@@ -48,7 +48,7 @@ pub(crate) struct Row {
     /// The trusted tools that it copies, by the keys of their rows.
     pub(crate) copies: Vec<RowKey>,
     pub(super) segment: Arc<Segment>,
-    /// The vectors of the examples of the definition that count, by each model; empty where there are none.
+    /// The vectors of the examples of the definition that count, by each model; empty where it has no examples.
     pub(super) examples: Vec<Rows>,
 }
 
@@ -128,6 +128,11 @@ impl Row {
             segment: Arc::new(Segment { postings, vectors, likenesses }),
             examples: examples.map(|examples| examples.of_definition(tool)).unwrap_or_default(),
         }
+    }
+
+    /// Returns the tool as one of a part of a catalog.
+    pub(crate) fn part_tool(&self) -> PartTool {
+        PartTool { tool: Arc::clone(&self.tool), digest: self.digest, has_bare_name: self.has_bare_name }
     }
 
     /// Returns the terms that the tool holds, each with how often it is counted, in halves, and whether it stands in a name.

@@ -8,7 +8,7 @@ use foldhash::{HashMap, HashMapExt};
 use super::head::Current;
 use super::shared::read_rows;
 use super::{READ, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError};
-use crate::catalog::{Catalog, Digest, PartTool, Tool};
+use crate::catalog::{Catalog, PartTool};
 use crate::index::RowKey;
 
 /// A catalog that lies in a store, whole and without its index; a gateway puts the tools of its servers beside it. Where another is
@@ -25,9 +25,7 @@ pub struct SharedCatalog {
 struct Definition {
     /// By this and its key the tools are in order.
     place: u32,
-    tool: Arc<Tool>,
-    digest: Digest,
-    has_bare_name: bool,
+    tool: PartTool,
 }
 
 impl SharedCatalog {
@@ -81,10 +79,8 @@ fn read(
     definitions.extend(keys.iter().filter_map(|key| Some((*key, known.get(key)?.clone()))));
     let unknown: Vec<RowKey> = keys.into_iter().filter(|key| !definitions.contains_key(key)).collect();
     for unknown in unknown.chunks(ROWS_AT_ONCE) {
-        definitions.extend(read_rows(store, &head, unknown, READ)?.into_iter().map(|(key, row)| {
-            let (tool, digest) = (Arc::clone(&row.tool), row.digest);
-            (key, Definition { place: row.place, tool, digest, has_bare_name: row.has_bare_name })
-        }));
+        let read = read_rows(store, &head, unknown, READ)?.into_iter();
+        definitions.extend(read.map(|(key, row)| (key, Definition { place: row.place, tool: row.part_tool() })));
     }
     if definitions.len() != current.tools {
         let reason = format!("it has {} tools, and {} of them lie there", current.tools, definitions.len());
@@ -92,13 +88,6 @@ fn read(
     }
     let mut ordered: Vec<(&RowKey, &Definition)> = definitions.iter().collect();
     ordered.sort_unstable_by_key(|(key, definition)| (definition.place, **key));
-    let sources = whole.source_numbers();
-    let tools = ordered.into_iter().map(|(_, definition)| PartTool {
-        source: definition.tool.source.as_deref().and_then(|source| sources.get(source).copied()),
-        tool: Arc::clone(&definition.tool),
-        digest: definition.digest,
-        has_bare_name: definition.has_bare_name,
-    });
-    let catalog = Catalog::part(&whole, tools.collect());
+    let catalog = Catalog::part(&whole, ordered.into_iter().map(|(_, definition)| definition.tool.clone()).collect());
     Ok((definitions, catalog))
 }

@@ -126,7 +126,7 @@ impl Filter {
         let used_up = access.quotas.iter().filter(|(_, left)| **left == 0).map(|(name, _)| name);
         Self {
             admitted,
-            tools: whole.of_policies.iter().sum(),
+            tools: whole.tools(),
             policies,
             sources,
             but_named: by_name.chain(used_up).map(|name| name_tag(name)).collect(),

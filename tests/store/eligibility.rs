@@ -80,16 +80,16 @@ fn plain(name: &str) -> String {
     name.chars().filter(|sign| sign.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 20, failure_persistence: None, ..ProptestConfig::default() })]
-    #[test]
-    fn the_store_decides_as_a_local_engine_does(tools in tools(), askings in prop::collection::vec(asking(), 6)) {
-        static SERVER: std::sync::LazyLock<StoreServer> = std::sync::LazyLock::new(|| StoreServer::with_search(&[]));
-        SERVER.ask(&["FLUSHALL"]);
+#[test]
+fn the_store_decides_as_a_local_engine_does() {
+    let server = StoreServer::with_search(&[]);
+    let config = ProptestConfig { cases: 20, failure_persistence: None, ..ProptestConfig::default() };
+    proptest!(config, |(tools in tools(), askings in prop::collection::vec(asking(), 6))| {
+        server.ask(&["FLUSHALL"]);
         let options = CatalogOptions { conflicts: picktools::catalog::Conflicts::Warn, ..CatalogOptions::default() };
         let local = Engine::new(options.collect(tools).expect("what clashes is left out")).expect("it is indexed");
-        publish(&local, &store(&SERVER.url(), "acme"), &|_, _| {}).expect("it is published");
-        let engine = shared(&SERVER.url(), 0);
+        publish(&local, &store(&server.url(), "acme"), &|_, _| {}).expect("it is published");
+        let engine = shared(&server.url(), 0);
         let names = NameTable::new(local.catalog());
         for asking in askings {
             let access = access(&asking, local.catalog());
@@ -124,7 +124,7 @@ proptest! {
                 }
             }
         }
-    }
+    });
 }
 
 #[test]

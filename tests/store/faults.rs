@@ -9,7 +9,7 @@ use picktools::{Engine, PickOptions, Selection};
 use redis::Value;
 
 use crate::server::{Line, Relay, StoreServer};
-use crate::support::{ids, pick, published, shared, store, tool, try_publish, wide, within, workplace};
+use crate::support::{ids, pick, published, shared, store, tool, try_publish, wide, with_workplace, within, workplace};
 
 const REQUEST: &str = "book a meeting room for tomorrow";
 
@@ -37,9 +37,7 @@ fn best(engine: &SharedEngine) -> String {
 
 #[test]
 fn while_a_store_is_gone_picks_rest_on_what_is_kept_and_say_so_and_when_it_is_back_they_go_on() {
-    let mut server = StoreServer::with_search(&[]);
-    let engine = Engine::new(workplace()).expect("it is indexed");
-    let publication = published(&engine, &server.url());
+    let (mut server, engine, publication) = with_workplace();
     let (some, whole) = (shared(&server.url(), 0), shared(&server.url(), 1_000));
     let expected = best(&some);
     assert_eq!(best(&whole), expected);
@@ -67,9 +65,7 @@ fn while_a_store_is_gone_picks_rest_on_what_is_kept_and_say_so_and_when_it_is_ba
 
 #[test]
 fn a_full_store_refuses_a_publication_whole_and_goes_on_serving() {
-    let server = StoreServer::with_search(&[]);
-    let engine = Engine::new(workplace()).expect("it is indexed");
-    published(&engine, &server.url());
+    let (server, engine, _) = with_workplace();
     let reader = shared(&server.url(), 0);
     let expected = best(&reader);
     server.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
@@ -114,9 +110,7 @@ fn a_slow_store_and_one_that_is_cut_off_hold_no_pick_longer_than_its_time() {
 
 #[test]
 fn what_is_none_of_ours_under_our_keys_is_an_error_and_never_a_tool() {
-    let server = StoreServer::with_search(&[]);
-    let engine = Engine::new(workplace()).expect("it is indexed");
-    let publication = published(&engine, &server.url());
+    let (server, engine, publication) = with_workplace();
     let generation = format!("picktools:{{acme}}:g{}", publication.generation);
     let reader = shared(&server.url(), 0);
     let expected = best(&reader);
@@ -238,9 +232,7 @@ fn a_replica_that_lags_and_is_promoted_is_followed_and_published_to() {
 
 #[test]
 fn what_lies_there_damaged_is_written_anew_by_the_next_publication() {
-    let server = StoreServer::with_search(&[]);
-    let engine = Engine::new(workplace()).expect("it is indexed");
-    let first = published(&engine, &server.url());
+    let (server, engine, first) = with_workplace();
     let expected = best(&shared(&server.url(), 0));
     // Another tenant and what gateways keep are nobody's to remove.
     server.ask(&["SET", "picktools:{acme}:gateway:pins", "kept"]);
@@ -303,9 +295,7 @@ fn what_lies_there_damaged_is_written_anew_by_the_next_publication() {
 
 #[test]
 fn rows_that_are_gone_are_told_and_a_lock_of_nobody_runs_out() {
-    let server = StoreServer::with_search(&[]);
-    let engine = Engine::new(workplace()).expect("it is indexed");
-    published(&engine, &server.url());
+    let (server, engine, _) = with_workplace();
     let reader = shared(&server.url(), 0);
     let expected = best(&reader);
     let rows: Vec<String> = server.keys().into_iter().filter(|key| key.contains(":t:")).collect();

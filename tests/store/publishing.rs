@@ -14,7 +14,9 @@ use proptest::prelude::*;
 use redis::Value;
 
 use crate::server::{Line, Relay, StoreServer};
-use crate::support::{REQUESTS, ids, pick, published, shared, store, tool, try_publish, wide, within, workplace};
+use crate::support::{
+    REQUESTS, ids, pick, published, shared, store, tool, try_publish, wide, with_workplace, within, workplace,
+};
 
 /// What is said of each pick: the tool, the score and why.
 fn said(selection: &Selection) -> Vec<(String, String, String)> {
@@ -130,9 +132,7 @@ fn examples_of_definitions_find_and_rank_as_they_do_locally_and_are_not_embedded
 
 #[test]
 fn a_change_is_seen_by_two_engines_and_only_what_changed_is_written() {
-    let server = StoreServer::with_search(&[]);
-    let engine = Engine::new(workplace()).expect("it is indexed");
-    published(&engine, &server.url());
+    let (server, engine, _) = with_workplace();
     let (one, other) = (shared(&server.url(), 0), shared(&server.url(), 1_000));
     let request = "calibrate the espresso machine";
     let new = || vec![tool("kitchen", "calibrate_machine", "Calibrates the espresso machine of the kitchen")];
@@ -155,9 +155,7 @@ fn a_change_is_seen_by_two_engines_and_only_what_changed_is_written() {
 
 #[test]
 fn definitions_are_those_that_were_published_and_what_changes_is_read() {
-    let server = StoreServer::with_search(&[]);
-    let engine = Engine::new(workplace()).expect("it is indexed");
-    let publication = published(&engine, &server.url());
+    let (server, engine, publication) = with_workplace();
     let mut shared = SharedCatalog::open(store(&server.url(), "acme")).expect("it opens");
     assert_eq!(shared.catalog().tools(), engine.catalog().tools(), "in their order");
     assert_eq!(
@@ -218,9 +216,7 @@ fn of_two_publishers_at_once_one_waits_its_turn() {
 
 #[test]
 fn what_a_publisher_leaves_behind_that_was_cut_off_counts_for_nothing_and_is_removed() {
-    let server = StoreServer::with_search(&[]);
-    let engine = Engine::new(workplace()).expect("it is indexed");
-    published(&engine, &server.url());
+    let (server, engine, _) = with_workplace();
     let reader = shared(&server.url(), 0);
     let before = ids(&pick(&reader, "order coffee beans", &wide()));
     // So many that the line is cut while they are written.
@@ -286,12 +282,12 @@ fn catalog(tools: &[(u8, u8, Vec<u8>)]) -> Vec<Tool> {
     known.into_values().collect()
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
-    #[test]
-    fn changes_one_after_the_other_leave_the_counts_of_what_is_published_anew(states in prop::collection::vec(tools(), 2..5)) {
-        static SERVER: std::sync::LazyLock<StoreServer> = std::sync::LazyLock::new(|| StoreServer::with_search(&[]));
-        SERVER.ask(&["FLUSHALL"]);
+#[test]
+fn changes_one_after_the_other_leave_the_counts_of_what_is_published_anew() {
+    let server = StoreServer::with_search(&[]);
+    let config = ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() };
+    proptest!(config, |(states in prop::collection::vec(tools(), 2..5))| {
+        server.ask(&["FLUSHALL"]);
         let base = catalog(&(0..4).flat_map(|source| (0..40).map(move |number| (source, number, vec![number % 12, source]))).collect::<Vec<_>>());
         let engine = |state: &[(u8, u8, Vec<u8>)]| {
             let more = catalog(state).into_iter().map(|mut tool| {
@@ -302,21 +298,19 @@ proptest! {
             Engine::new(Catalog::from_tools(base.iter().cloned().chain(more)).expect("valid")).expect("indexed")
         };
         for state in &states {
-            publish(&engine(state), &store(&SERVER.url(), "step"), &|_, _| {}).expect("published");
-            prop_assert_eq!(verify(&store(&SERVER.url(), "step"), &|_, _| {}).expect("read").faults, 0);
+            publish(&engine(state), &store(&server.url(), "step"), &|_, _| {}).expect("published");
+            prop_assert_eq!(verify(&store(&server.url(), "step"), &|_, _| {}).expect("read").faults, 0);
         }
         // What is told of the last state is the same, however it came about.
         let last = states.last().expect("there is one");
-        publish(&engine(last), &store(&SERVER.url(), "anew"), &|_, _| {}).expect("published");
-        prop_assert_eq!(counts(&SERVER, "step"), counts(&SERVER, "anew"));
-    }
+        publish(&engine(last), &store(&server.url(), "anew"), &|_, _| {}).expect("published");
+        prop_assert_eq!(counts(&server, "step"), counts(&server, "anew"));
+    });
 }
 
 #[test]
 fn a_line_that_breaks_while_all_is_read_is_an_error_with_the_place() {
-    let server = StoreServer::with_search(&[]);
-    let engine = Engine::new(workplace()).expect("it is indexed");
-    published(&engine, &server.url());
+    let (server, _, _) = with_workplace();
     let relay = Relay::to(server.address());
     relay.is(Line::Cut);
     let opened = SharedEngine::open(store(&relay.url(), "acme"), SharedOptions::default());

@@ -7,6 +7,8 @@ use picktools::options::Choice;
 use picktools::store::{Publication, RedisOptions, RedisStore, SharedEngine, SharedOptions, StoreError, publish};
 use picktools::{Catalog, Engine, PickOptions, Query, Selection, Tool};
 
+use crate::server::StoreServer;
+
 /// Requests of many kinds: one tool, several, names, what is ruled out, and nothing.
 pub(crate) const REQUESTS: [&str; 8] = [
     "book a meeting room for tomorrow at nine",
@@ -21,6 +23,13 @@ pub(crate) const REQUESTS: [&str; 8] = [
 
 pub(crate) fn workplace() -> Catalog {
     Catalog::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/catalogs/workplace")).expect("a catalog")
+}
+
+/// A store, and what was published in it.
+pub(crate) fn with_workplace() -> (StoreServer, Engine, Publication) {
+    let (server, engine) = (StoreServer::with_search(&[]), Engine::new(workplace()).expect("it is indexed"));
+    let publication = published(&engine, &server.url());
+    (server, engine, publication)
 }
 
 pub(crate) fn store(url: &str, tenant: &str) -> RedisStore {

@@ -208,8 +208,8 @@ impl GatewayArgs {
     pub(super) fn options(&self, servers: &ServerArgs, share: Share) -> anyhow::Result<GatewayOptions> {
         let settings = self.settings()?;
         let catalog = self.own_tools()?;
-        let has_store = self.store.is_named();
-        let configuration = configuration(servers, &settings, catalog.is_some()).map_err(|error| match has_store {
+        let lacks_all = self.store.is_named() && catalog.is_none() && !servers.are_named();
+        let configuration = configuration(servers, &settings, catalog.is_some()).map_err(|error| match lacks_all {
             true => {
                 error.context("nothing is published in the store (`picktools index --store`), and there is no server")
             }

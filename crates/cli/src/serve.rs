@@ -66,7 +66,7 @@ impl ServeCommand {
         }
         if self.catalog.is_empty() && self.reading.says_something() {
             bail!(
-                "{} say how --catalog is read, and there is none; for a catalog in a store they are given where it is indexed, and \
+                "{} say how --catalog is read, which is not given; for a catalog in a store they are given where it is indexed, and \
                  which servers are untrusted stands in the settings",
                 ReadingArgs::NAMES
             );

@@ -30,17 +30,19 @@ impl StoreArgs {
     /// The store of a catalog, where one is named.
     #[cfg(feature = "redis")]
     pub(super) fn catalog_store(&self) -> anyhow::Result<Option<RedisStore>> {
-        let Some(address) = self.address()? else { return Ok(None) };
-        let options = RedisOptions { tenant: self.tenant.clone(), ..RedisOptions::new(address) };
-        Ok(Some(RedisStore::new(options)?))
+        self.store_of(self.tenant.clone())
     }
 
     /// Where sets are published to be measured: in a part of the store that nothing else is in.
     #[cfg(feature = "redis")]
     pub(super) fn store_of_sets(&self) -> anyhow::Result<Option<RedisStore>> {
+        self.store_of(format!("{}-eval", self.tenant))
+    }
+
+    #[cfg(feature = "redis")]
+    fn store_of(&self, tenant: String) -> anyhow::Result<Option<RedisStore>> {
         let Some(address) = self.address()? else { return Ok(None) };
-        let options = RedisOptions { tenant: format!("{}-eval", self.tenant), ..RedisOptions::new(address) };
-        Ok(Some(RedisStore::new(options)?))
+        Ok(Some(RedisStore::new(RedisOptions { tenant, ..RedisOptions::new(address) })?))
     }
 
     /// The store of what gateways keep, where one is named.

@@ -61,7 +61,7 @@ impl RedisStore {
         match taken {
             Some(_) => Ok(Publishing { store: self, token }),
             None => {
-                // One that does not run out by itself is none of ours.
+                // No publication leaves one that does not run out by itself.
                 let key = self.keys.lock();
                 self.ask(self.timeout, |connection| {
                     let left: i64 = redis::cmd("PTTL").arg(&key).query(connection)?;

@@ -153,6 +153,10 @@ fn a_catalog_is_published_picked_from_served_by_two_gateways_and_looked_after() 
         "{}",
         stdout(&shown)
     );
+    let refused = store.run(&["mcp"]);
+    assert!(stderr(&refused).contains("nothing is published in the store"), "{}", stderr(&refused));
+    let refused = stderr(&store.run(&["mcp", "--config", "no/such.json"]));
+    assert!(refused.contains("no/such.json") && !refused.contains("nothing is published"), "{refused}");
     let names = ["sharpen_chisel", "oil_lathe", "order_screws", "book_bench"];
     let catalog = write(folder.path(), &names);
     // A gateway that was there before anything was published.
@@ -245,7 +249,7 @@ fn a_gateway_that_is_cut_off_from_the_store_for_a_minute_serves_what_it_has_says
         assert!(started.elapsed() < Duration::from_secs(2), "nobody waits for the store: {:?}", started.elapsed());
         assert_eq!(ids(&selection).first(), Some(&"workshop/sharpen_chisel"), "{selection}");
         assert_eq!(selection["degraded"][0]["stage"], "store", "{selection}");
-        assert!(!echoes(), "an approval that it cannot read is none");
+        assert!(!echoes(), "an approval that cannot be read approves nothing");
         asked += 1;
         std::thread::sleep(Duration::from_secs(2));
     }
