@@ -70,14 +70,14 @@ pub fn status(store: &RedisStore) -> Result<StoreStatus, StoreError> {
     })
 }
 
-/// Removes what publications left behind that were cut off, and all generations but the current one.
+/// Removes what publications left behind that were cut off, and all generations but the current one; also from a store that is full.
 ///
 /// # Errors
 ///
 /// [`StoreError`] when it cannot be reached, or somebody publishes.
 pub fn collect(store: &RedisStore) -> Result<Collected, StoreError> {
-    let publishing = store.begin()?;
-    publishing.collect(store.current(READ)?.as_ref())
+    let removing = store.begin_to_remove(store.current(READ)?)?;
+    removing.collect(store.current(READ)?.as_ref())
 }
 
 /// Reads all of a snapshot, and holds every row to its key. `progress` is told how many tools were read, of how many.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use picktools::catalog::Changes;
 use picktools::selection::Stage;
-use picktools::store::{SharedEngine, StoreError, publish_anew, verify};
+use picktools::store::{SharedEngine, StoreError, collect, publish_anew, verify};
 use picktools::{Engine, PickOptions, Selection};
 use redis::Value;
 
@@ -79,6 +79,52 @@ fn a_full_store_refuses_a_publication_whole_and_goes_on_serving() {
     server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
     server.ask(&["DEL", "picktools:{acme}:lock"]);
     assert_eq!(published(&more, &server.url()).written, 50);
+}
+
+#[test]
+fn what_is_left_behind_is_removed_from_a_full_store_unless_somebody_publishes() {
+    let (server, engine, _) = with_workplace();
+    let lock = "picktools:{acme}:lock";
+    // A generation that has an index, and one that has none.
+    let leave_behind = || {
+        server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+        server.ask(&["SADD", "picktools:{acme}:generations", "77", "78"]);
+        let of_tools = "picktools:{acme}:g77:t:";
+        server.ask(&[
+            "FT.CREATE",
+            "picktools:{acme}:g77",
+            "ON",
+            "HASH",
+            "PREFIX",
+            "1",
+            of_tools,
+            "SCHEMA",
+            "w",
+            "TEXT",
+        ]);
+        for number in 0..500 {
+            server.ask(&["HSET", &format!("{of_tools}{number}"), "w", "word"]);
+        }
+        server.ask(&["SET", "picktools:{acme}:g78:head", "{}"]);
+        server.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+        server.ask(&["CONFIG", "SET", "maxmemory", "1mb"]);
+    };
+    let left = || server.keys().iter().filter(|key| key.contains(":g77:") || key.contains(":g78:")).count();
+    leave_behind();
+    let collected = collect(&store(&server.url(), "acme")).expect("it is removed");
+    assert_eq!((collected.generations, collected.keys, left()), (2, 501, 0));
+    leave_behind();
+    server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    server.ask(&["SET", lock, "somebody"]);
+    server.ask(&["CONFIG", "SET", "maxmemory", "1mb"]);
+    let refused = collect(&store(&server.url(), "acme")).expect_err("somebody publishes");
+    assert!(matches!(refused, StoreError::Busy { .. }), "{refused}");
+    assert_eq!(left(), 501);
+    server.ask(&["DEL", lock]);
+    server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    published(&engine, &server.url());
+    let found = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
+    assert_eq!((found.tools, found.faults), (engine.catalog().len(), 0), "{:?}", found.told);
 }
 
 #[test]

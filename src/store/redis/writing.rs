@@ -30,21 +30,26 @@ pub(crate) type TermChanges = HashMap<u64, [i64; 3]>;
 /// A publisher's hold on a tenant's part of a store; let go of when it is dropped.
 pub(crate) struct Publishing<'s> {
     store: &'s RedisStore,
-    token: String,
+    hold: Hold,
+}
+
+/// By what is known that nobody else publishes.
+enum Hold {
+    /// The lock, with this in it.
+    Lock(String),
+    /// In a store that is too full for a lock, that there is none and this snapshot is the current one still.
+    Snapshot(Option<Current>),
 }
 
 impl Drop for Publishing<'_> {
     fn drop(&mut self) {
+        if let Hold::Snapshot(_) = self.hold {
+            return;
+        }
         // One that cannot be let go of runs out by itself.
-        let key = self.store.keys.lock();
-        let freed = self.store.ask(self.store.timeout, |connection| {
-            let holder: Option<String> = redis::cmd("GET").arg(&key).query(connection)?;
-            if holder.as_ref() == Some(&self.token) {
-                redis::cmd("DEL").arg(&key).exec(connection)?;
-            }
-            Ok(())
-        });
-        if let Err(error) = freed {
+        let mut free = redis::pipe();
+        free.atomic().cmd("DEL").arg(self.store.keys.lock());
+        if let Err(error) = self.transact(self.store.timeout, None, &free) {
             tracing::warn!(target: "picktools::store", %error, "the lock of a publication runs out in a minute");
         }
     }
@@ -59,7 +64,7 @@ impl RedisStore {
             redis::cmd("SET").arg(&key).arg(&token).arg("NX").arg("PX").arg(LOCKED_MS).query(connection)
         })?;
         match taken {
-            Some(_) => Ok(Publishing { store: self, token }),
+            Some(_) => Ok(Publishing { store: self, hold: Hold::Lock(token) }),
             None => {
                 // No publication leaves one that does not run out by itself.
                 let key = self.keys.lock();
@@ -70,6 +75,17 @@ impl RedisStore {
                 let reason = format!("somebody else publishes a catalog of the tenant {:?}", self.keys.tenant);
                 Err(StoreError::Busy { address: self.shown.clone(), reason })
             }
+        }
+    }
+
+    /// Begins to remove, as the only one who writes. In a store that is full there is no room for a lock: nothing more is removed then
+    /// once somebody else has begun to publish.
+    pub(crate) fn begin_to_remove(&self, current: Option<Current>) -> Result<Publishing<'_>, StoreError> {
+        match self.begin() {
+            Err(StoreError::Unavailable { reason, .. }) if reason.contains("OOM") => {
+                Ok(Publishing { store: self, hold: Hold::Snapshot(current) })
+            }
+            begun => begun,
         }
     }
 }
@@ -137,7 +153,15 @@ impl Publishing<'_> {
         let (holder, _): (Option<String>, Value) = self.store.ask(self.store.timeout, |connection| {
             redis::pipe().cmd("GET").arg(&key).cmd("PEXPIRE").arg(&key).arg(LOCKED_MS).query(connection)
         })?;
-        if holder.as_ref() == Some(&self.token) { Ok(()) } else { Err(self.lost()) }
+        if self.is_held(holder.as_deref()) { Ok(()) } else { Err(self.lost()) }
+    }
+
+    /// Whether the lock is as it must be.
+    fn is_held(&self, holder: Option<&str>) -> bool {
+        match &self.hold {
+            Hold::Lock(token) => holder == Some(token),
+            Hold::Snapshot(_) => holder.is_none(),
+        }
     }
 
     fn lost(&self) -> StoreError {
@@ -237,7 +261,7 @@ impl Publishing<'_> {
         let generation = self.store.generation(head);
         let mut writes = self.switching(head)?;
         writes.cmd("DEL").arg(generation.staged());
-        self.transact(before, &writes)
+        self.transact(WRITE, Some(before), &writes)
     }
 
     /// Makes a change of the generation the current snapshot, in one step.
@@ -274,7 +298,7 @@ impl Publishing<'_> {
                 |connection: &mut Connection| redis::cmd("SADD").arg(generation.staged()).arg(gone).exec(connection);
             self.store.ask(WRITE, add)?;
         }
-        self.transact(Some(before), &writes)?;
+        self.transact(WRITE, Some(Some(before)), &writes)?;
         // Whoever still has the snapshot before does without the rows that are gone.
         self.remove(gone.iter().map(|key| generation.tool(*key)).chain([generation.staged()]))
     }
@@ -291,16 +315,29 @@ impl Publishing<'_> {
         Ok(writes)
     }
 
-    /// Writes all or nothing: nothing where another snapshot than `before` is the current one by now.
-    fn transact(&self, before: Option<&Current>, writes: &Pipeline) -> Result<(), StoreError> {
-        let keys = &self.store.keys;
-        let (current, lock) = (keys.current(), keys.lock());
-        let done = self.store.ask(WRITE, |connection: &mut Connection| {
+    /// Writes all or nothing: nothing where somebody else publishes by now, or another snapshot is the current one than is `expected`,
+    /// where that matters.
+    fn transact(
+        &self,
+        within: Duration,
+        expected: Option<Option<&Current>>,
+        writes: &Pipeline,
+    ) -> Result<(), StoreError> {
+        let (current, lock) = (self.store.keys.current(), self.store.keys.lock());
+        let expected = match &self.hold {
+            Hold::Lock(_) => expected,
+            Hold::Snapshot(before) => Some(before.as_ref()),
+        };
+        let done = self.store.ask(within, |connection: &mut Connection| {
             redis::cmd("WATCH").arg(&current).arg(&lock).exec(connection)?;
-            let (now, holder): (Option<Vec<u8>>, Option<String>) =
-                redis::pipe().cmd("GET").arg(&current).cmd("GET").arg(&lock).query(connection)?;
-            let now: Option<Current> = now.and_then(|now| serde_json::from_slice(&now).ok());
-            if now.as_ref() != before || holder.as_ref() != Some(&self.token) {
+            let holder: Option<String> = redis::cmd("GET").arg(&lock).query(connection)?;
+            let mut is_alone = self.is_held(holder.as_deref());
+            if let Some(before) = expected {
+                let now: Option<Vec<u8>> = redis::cmd("GET").arg(&current).query(connection)?;
+                let now: Option<Current> = now.and_then(|now| serde_json::from_slice(&now).ok());
+                is_alone &= now.as_ref() == before;
+            }
+            if !is_alone {
                 redis::cmd("UNWATCH").exec(connection)?;
                 return Ok(false);
             }
@@ -313,10 +350,18 @@ impl Publishing<'_> {
     fn remove(&self, keys: impl Iterator<Item = String>) -> Result<(), StoreError> {
         let keys: Vec<String> = keys.collect();
         for keys in keys.chunks(ROWS_A_WRITE) {
-            self.keep_lock()?;
-            self.store.ask(WRITE, |connection| redis::cmd("UNLINK").arg(keys).exec(connection))?;
+            let mut removal = redis::pipe();
+            removal.atomic().cmd("PEXPIRE").arg(self.store.keys.lock()).arg(LOCKED_MS).cmd("UNLINK").arg(keys);
+            self.transact(WRITE, None, &removal)?;
         }
         Ok(())
+    }
+
+    /// Forgets a generation.
+    fn forget(&self, generation: u64) -> Result<(), StoreError> {
+        let mut removal = redis::pipe();
+        removal.atomic().cmd("SREM").arg(self.store.keys.generations()).arg(generation);
+        self.transact(WRITE, None, &removal)
     }
 
     /// Removes what publications left behind that were cut off, and generations that are not the current one's.
@@ -338,11 +383,10 @@ impl Publishing<'_> {
                 continue;
             }
             // Without the index first, or it would be mended with each row that goes.
-            self.drop_index(number);
+            self.drop_index(number)?;
             garbage.generations += 1;
             garbage.keys += self.remove_generation(&generation)?;
-            self.store
-                .ask(WRITE, |connection| redis::cmd("SREM").arg(keys.generations()).arg(number).exec(connection))?;
+            self.forget(number)?;
         }
         Ok(garbage)
     }
@@ -353,20 +397,22 @@ impl Publishing<'_> {
         let known: BTreeSet<u64> =
             self.store.ask(WRITE, |connection| redis::cmd("SMEMBERS").arg(keys.generations()).query(connection))?;
         for other in known.into_iter().filter(|other| *other != number) {
-            self.drop_index(other);
-            self.store
-                .ask(WRITE, |connection| redis::cmd("SREM").arg(keys.generations()).arg(other).exec(connection))?;
+            self.drop_index(other)?;
+            self.forget(other)?;
         }
         let is_other = |key: &str| keys.generation_of(key).is_some_and(|generation| generation != number);
         self.remove_all(keys.all(), is_other).map(drop)
     }
 
-    fn drop_index(&self, generation: u64) {
-        let index = self.store.keys.generation(generation).index();
-        let dropped =
-            self.store.ask(WRITE, |connection| redis::cmd("FT.DROPINDEX").arg(&index).query::<Value>(connection));
-        if let Err(error) = dropped {
-            tracing::debug!(target: "picktools::store", %error, generation, "there is no index of it");
+    fn drop_index(&self, generation: u64) -> Result<(), StoreError> {
+        let mut removal = redis::pipe();
+        removal.atomic().cmd("FT.DROPINDEX").arg(self.store.keys.generation(generation).index());
+        match self.transact(WRITE, None, &removal) {
+            Err(StoreError::Damaged { reason, .. }) => {
+                tracing::debug!(target: "picktools::store", %reason, generation, "there is no index of it");
+                Ok(())
+            }
+            dropped => dropped,
         }
     }
 
