@@ -73,7 +73,7 @@ fn a_full_store_refuses_a_publication_whole_and_goes_on_serving() {
     let put = (0..50).map(|number| tool("more", &format!("more_{number}"), "Books a meeting room at once")).collect();
     let more = engine.update(Changes { put, ..Changes::default() }).expect("it is indexed");
     let refused = try_publish(&more, &server.url()).expect_err("it is full");
-    assert!(refused.to_string().contains("OOM"), "{refused}");
+    assert!(refused.to_string().contains("OOM") && refused.to_string().contains("store gc"), "{refused}");
     assert_eq!(best(&reader), expected);
     assert!(!is_degraded(&pick(&reader, REQUEST, &wide())), "reading goes on");
     server.ask(&["CONFIG", "SET", "maxmemory", "0"]);

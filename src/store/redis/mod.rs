@@ -129,6 +129,9 @@ impl RedisStore {
                 self.unavailable(format!("it did not answer within {} ms", within.as_millis()))
             } else if ["wrongtype", "no such index", "index name"].iter().any(|what| said.contains(what)) {
                 self.damaged(format!("a key of {}", self.keys.all()), error)
+            } else if error.code() == Some("OOM") {
+                let remedy = "remove what was left behind with: picktools store gc, or give it more memory";
+                self.unavailable(format!("it is full ({error}); {remedy}"))
             } else if said.contains("unknown command") {
                 self.unavailable(format!("{error}; it needs RediSearch 2.10 or newer, which Redis 8 has"))
             } else {
