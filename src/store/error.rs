@@ -57,9 +57,7 @@ pub enum StoreError {
         here: String,
     },
     /// Somebody else publishes, or has published since this publication began. Nothing has changed.
-    #[error(
-        "the store {address}: {reason}; publish again when that is done, or in a minute, should it have been cut off"
-    )]
+    #[error("the store {address}: {reason}; try again when that is done, or in a minute, should it have been cut off")]
     Busy {
         /// The address, without its password.
         address: String,

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use picktools::catalog::Changes;
 use picktools::selection::Stage;
-use picktools::store::{SharedEngine, StoreError, collect, publish_anew, verify};
-use picktools::{Engine, PickOptions, Selection};
+use picktools::store::{SharedEngine, StoreError, collect, publish, publish_anew, verify};
+use picktools::{Catalog, Engine, PickOptions, Selection, Tool};
 use redis::Value;
 
 use crate::server::{Line, Relay, StoreServer};
@@ -120,6 +120,8 @@ fn what_is_left_behind_is_removed_from_a_full_store_unless_somebody_publishes() 
     let refused = collect(&store(&server.url(), "acme")).expect_err("somebody publishes");
     assert!(matches!(refused, StoreError::Busy { .. }), "{refused}");
     assert_eq!(left(), 501);
+    let runs_out: i64 = redis::from_redis_value(server.ask(&["PTTL", lock])).expect("a number");
+    assert!((1..=60_000).contains(&runs_out), "{runs_out}");
     server.ask(&["DEL", lock]);
     server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
     published(&engine, &server.url());
@@ -162,6 +164,13 @@ fn what_is_none_of_ours_under_our_keys_is_an_error_and_never_a_tool() {
     let expected = best(&reader);
     let rows: Vec<String> =
         server.keys().into_iter().filter(|key| key.starts_with(&format!("{generation}:t:"))).collect();
+    // A row of another kind is named.
+    server.ask(&["RENAME", &rows[3], "aside"]);
+    server.ask(&["SET", &rows[3], "text"]);
+    let refused = verify(&store(&server.url(), "acme"), &|_, _| {}).expect_err("it cannot be read");
+    assert!(refused.to_string().contains(&rows[3]), "{refused}");
+    server.ask(&["DEL", &rows[3]]);
+    server.ask(&["RENAME", "aside", &rows[3]]);
     // Another tool's row under each key: it is not the row that its key says.
     let row: Vec<u8> = redis::from_redis_value(server.ask(&["HGET", &rows[0], "r"])).expect("a row");
     for key in &rows[1..] {
@@ -336,6 +345,57 @@ fn what_lies_there_damaged_is_written_anew_by_the_next_publication() {
     assert_eq!(server.keys().iter().find(is_left), None, "former generations are gone");
     for key in ["picktools:{acme}:gateway:pins", "picktools:{acmes}:g1:head"] {
         assert_eq!(server.ask(&["GET", key]), Value::BulkString(b"kept".to_vec()), "{key}");
+    }
+}
+
+#[test]
+fn numbers_and_generations_may_be_lost_or_damaged_and_nothing_is_left_behind() {
+    let server = StoreServer::with_search(&[]);
+    let engine = Engine::new(workplace()).expect("it is indexed");
+    let tools: Vec<_> = workplace().tools().iter().step_by(2).map(|tool| Tool::clone(tool)).collect();
+    let half = Engine::new(Catalog::from_tools(tools).expect("a catalog")).expect("it is indexed");
+    let (counter, generations) = ("picktools:{acme}:counter", "picktools:{acme}:generations");
+    let numbers = ["05", "+5", "abc", "-3", "9223372036854775807", "18446744073709551615"];
+    let mut damages: Vec<Vec<Vec<&str>>> = numbers.map(|number| vec![vec!["SET", counter, number]]).into();
+    damages.extend([
+        vec![vec!["DEL", counter]],
+        vec![vec!["DEL", generations]],
+        vec![vec!["SADD", generations, "x"]],
+        vec![vec!["DEL", generations], vec!["LPUSH", generations, "x"]],
+        vec![vec!["DEL", counter, generations]],
+        vec![vec!["DEL", counter, generations], vec!["LPUSH", counter, "x"], vec!["HSET", generations, "x", "x"]],
+    ]);
+    for damage in damages {
+        for anew in [false, true] {
+            server.ask(&["FLUSHALL"]);
+            let before = published(&engine, &server.url());
+            // What a publisher leaves behind that is killed, of the next two numbers: the one with an index.
+            for (number, has_index) in [(before.version + 1, true), (before.version + 2, false)] {
+                let of = |what: &str| format!("picktools:{{acme}}:g{number}{what}");
+                if has_index {
+                    server.ask(&["FT.CREATE", &of(""), "ON", "HASH", "PREFIX", "1", &of(":t:"), "SCHEMA", "w", "TEXT"]);
+                }
+                server.ask(&["HSET", &of(":t:00"), "w", "word"]);
+                server.ask(&["SADD", &of(":tools"), "no key"]);
+                server.ask(&["HSET", &of(":df:0"), "12345678", "7"]);
+                server.ask(&["SADD", generations, &number.to_string()]);
+            }
+            damage.iter().for_each(|command| drop(server.ask(command)));
+            let to = store(&server.url(), "acme");
+            let publication = if anew { publish_anew(&half, &to, &|_, _| {}) } else { publish(&half, &to, &|_, _| {}) };
+            let publication = publication.unwrap_or_else(|error| panic!("{damage:?}, {anew}: {error}"));
+            assert!(publication.version > before.version, "{damage:?}: {publication:?}");
+            let found = verify(&to, &|_, _| {}).expect("it is read");
+            assert_eq!((found.tools, found.faults), (half.catalog().len(), 0), "{damage:?}, {anew}: {:?}", found.told);
+            collect(&to).expect("it is removed");
+            let own = format!("picktools:{{acme}}:g{}:", publication.generation);
+            let is_left =
+                |key: &&String| key.starts_with("picktools:{acme}:g") && !key.starts_with(&own) && *key != generations;
+            assert_eq!(server.keys().iter().find(is_left), None, "{damage:?}, {anew}");
+            let indexes: Vec<String> = redis::from_redis_value(server.ask(&["FT._LIST"])).expect("names");
+            assert_eq!(indexes, [own.trim_end_matches(':')], "{damage:?}, {anew}");
+            assert_eq!(server.ask(&["EXISTS", "picktools:{acme}:lock"]), Value::Int(0));
+        }
     }
 }
 

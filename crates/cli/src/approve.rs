@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Args;
 use picktools::excerpt::marked;
 use picktools_server::{Held, QueuedCall, changes};
@@ -22,10 +23,10 @@ pub(super) struct ApproveCommand {
     /// What to approve, as `server/tool`; without any, what waits is shown.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Approve all that waits of a server.
+    /// Approve all that waits of a server, but for what was refused.
     #[arg(long, value_name = "SERVER", help_heading = heading::GATEWAY)]
     all_of: Option<String>,
-    /// Refuse these: they stay held, and are no longer shown.
+    /// Refuse these: they stay held, and are no longer shown; by its name one can still be approved.
     #[arg(long, value_name = "NAME", help_heading = heading::GATEWAY)]
     deny: Vec<String>,
     /// Let a call that waits run once, by its id; it must come again within ten minutes.
@@ -100,13 +101,17 @@ impl ApproveCommand {
             has_decided = true;
         }
         for name in &self.deny {
-            pins.deny(name)?;
+            let held = pins.held()?;
+            let held = held.get(name).with_context(|| format!("{name:?} does not wait"))?;
+            pins.deny(name, &held.digest)?;
             output::note(format!("refused {name}"));
             has_decided = true;
         }
         let held = pins.held()?;
         let of_source = |name: &String| self.all_of.as_ref().is_some_and(|all| name.split('/').next() == Some(all));
-        let named: BTreeSet<&String> = self.names.iter().chain(held.keys().filter(|name| of_source(name))).collect();
+        // What was refused is approved by its name alone.
+        let of_all = held.iter().filter(|(name, held)| of_source(name) && !held.denied).map(|(name, _)| name);
+        let named: BTreeSet<&String> = self.names.iter().chain(of_all).collect();
         for name in &named {
             anyhow::ensure!(held.contains_key(*name), "{name:?} does not wait; `picktools approve` shows what does");
         }

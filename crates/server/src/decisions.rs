@@ -88,10 +88,8 @@ fn of_definitions(before: &Decided, now: &Decided) -> Vec<Approval> {
             found.push(approval(Waiting::Server { name: name.clone() }, "forgotten"));
         }
     }
-    for (id, held) in now.held.iter().filter(|(_, (_, is_denied))| *is_denied) {
-        if before.held.get(id) != Some(held) {
-            found.push(approval(definition(id, &held.0), "denied"));
-        }
+    for (id, digest) in now.refused.difference(&before.refused) {
+        found.push(approval(definition(id, digest), "denied"));
     }
     for (id, digest) in now.approved.difference(&before.approved) {
         found.push(approval(definition(id, digest), "approved"));
@@ -116,19 +114,19 @@ mod tests {
 
     #[test]
     fn what_is_decided_is_told_once_and_what_a_gateway_does_itself_is_not() {
-        let held = |entries: &[(&str, &str, bool)]| {
-            entries.iter().map(|(id, digest, denied)| ((*id).to_owned(), ((*digest).to_owned(), *denied))).collect()
+        let those = |entries: &[(&str, &str)]| {
+            entries.iter().map(|(id, digest)| ((*id).to_owned(), (*digest).to_owned())).collect()
         };
         let before = Decided {
-            held: held(&[("a/x", "1", false), ("a/y", "2", false), ("a/z", "3", false), ("a/w", "4", false)]),
-            approved: [("a/old".to_owned(), "0".to_owned())].into(),
+            refused: those(&[("a/u", "7")]),
+            approved: those(&[("a/old", "0")]),
             first_seen: [("a".to_owned(), 5), ("b".to_owned(), 6), ("c".to_owned(), 7)].into(),
             has_lost: false,
         };
-        // x is approved, y refused, and v too, which came since; z went back to what it was, and w is another one now that nobody has seen.
+        // x is approved, y and v refused; u was refused before.
         let now = Decided {
-            held: held(&[("a/y", "2", true), ("a/w", "5", false), ("a/v", "6", true)]),
-            approved: [("a/old".to_owned(), "0".to_owned()), ("a/x".to_owned(), "1".to_owned())].into(),
+            refused: those(&[("a/y", "2"), ("a/v", "6"), ("a/u", "7")]),
+            approved: those(&[("a/old", "0"), ("a/x", "1")]),
             first_seen: [("a".to_owned(), 5), ("c".to_owned(), 9), ("d".to_owned(), 9)].into(),
             has_lost: false,
         };

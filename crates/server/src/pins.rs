@@ -3,6 +3,9 @@
 //! What an upstream says of its tools goes to a model, so it is pinned: the first listing is believed, or nothing is, and
 //! what is new or different afterwards is held back until somebody approves it. A held tool keeps its approved text.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::path::PathBuf;
@@ -36,8 +39,9 @@ pub struct Pins {
     seen: Arc<Mutex<HashMap<String, Seen>>>,
 }
 
-/// A definition, and where it came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A definition, by its digest, and where it came from.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Seen {
     digest: String,
     way: String,
@@ -64,6 +68,12 @@ pub struct Held {
     /// Whether somebody refused it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub denied: bool,
+}
+
+impl Held {
+    fn is(&self, seen: &Seen) -> bool {
+        self.digest == seen.digest && self.way == seen.way
+    }
 }
 
 /// Why a definition waits.
@@ -98,8 +108,11 @@ impl fmt::Display for Why {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct PinsFile {
     upstreams: BTreeMap<String, Approved>,
-    /// By `source/tool`.
+    /// By `source/tool`; of several that wait, at several gateways, one.
     held: BTreeMap<String, Held>,
+    /// What somebody refused, by `source/tool`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    refused: BTreeMap<String, BTreeSet<Seen>>,
     /// That a store came back with an older copy, until somebody says what is to become of it: till then nothing is believed
     /// because it is seen for the first time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -138,8 +151,11 @@ impl Approved {
         pins.drain(..surplus);
     }
 
-    fn has_seen(&self, way: &str) -> bool {
-        self.tools.values().flatten().any(|pin| pin.way == way)
+    /// Returns `true` if there are approvals of another program or address, and of this one none but a person's: what a person has
+    /// approved of it speaks for nothing else of it.
+    fn has_moved_to(&self, way: &str) -> bool {
+        let pins = || self.tools.values().flatten();
+        pins().any(|pin| pin.way != way) && !pins().any(|pin| pin.way == way && pin.by != By::Operator)
     }
 }
 
@@ -175,8 +191,8 @@ pub(crate) struct Judged {
 /// What somebody has decided of definitions, and of what nobody has.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Decided {
-    /// What waits, by `source/tool`: its digest, and whether it was refused.
-    pub(crate) held: BTreeMap<String, (String, bool)>,
+    /// What a person refused: `source/tool` and digest.
+    pub(crate) refused: BTreeSet<(String, String)>,
     /// What a person approved: `source/tool` and digest.
     pub(crate) approved: BTreeSet<(String, String)>,
     /// When each server was first seen.
@@ -271,44 +287,17 @@ impl Pins {
     /// [`StateError`] when it cannot be read or written, or one of them does not wait any longer, or is another one by
     /// now: nothing is approved then.
     pub fn approve(&self, shown: &[(String, String)]) -> Result<(), StateError> {
-        self.shared.change(|file| {
-            for (id, digest) in shown {
-                let Some(held) = file.held.get(id).filter(|held| held.digest == *digest) else {
-                    return Err(format!(
-                        "{id} is not what was shown any longer; look again and approve what it is now"
-                    ));
-                };
-                let (source, tool) = id.split_once('/').unwrap_or(("", id));
-                let pin = Pin {
-                    digest: digest.clone(),
-                    way: held.way.clone(),
-                    approved: now(),
-                    by: By::Operator,
-                    definition: held.definition.clone(),
-                };
-                let Some(approved) = file.upstreams.get_mut(source) else {
-                    return Err(format!("{id}: no such server was seen"));
-                };
-                approved.put(tool, pin);
-                file.held.remove(id);
-            }
-            Ok(())
-        })
+        self.shared.change(|file| shown.iter().try_for_each(|(id, digest)| file.approve(id, digest)))
     }
 
-    /// Refuses a definition that waits: it is no longer listed as waiting, and stays held.
+    /// Refuses a definition that waits, by the digest that was shown: it is no longer listed as waiting, and stays held, also where it comes
+    /// again after another.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when it cannot be read or written, or nothing of this name waits.
-    pub fn deny(&self, id: &str) -> Result<(), StateError> {
-        self.shared.change(|file| match file.held.get_mut(id) {
-            Some(held) => {
-                held.denied = true;
-                Ok(())
-            }
-            None => Err(format!("{id} does not wait")),
-        })
+    /// [`StateError`] when it cannot be read or written, nothing of this name waits, or it is another one by now.
+    pub fn deny(&self, id: &str, digest: &str) -> Result<(), StateError> {
+        self.shared.change(|file| file.deny(id, digest))
     }
 
     /// Forgets all of an upstream: its next listing is its first.
@@ -320,15 +309,17 @@ impl Pins {
         self.shared.change(|file| {
             let prefix = format!("{source}/");
             file.held.retain(|id, _| !id.starts_with(&prefix));
+            file.refused.retain(|id, _| !id.starts_with(&prefix));
             file.upstreams.remove(source).map(|_| ()).ok_or_else(|| format!("no server {source:?} was seen"))
         })
     }
 
     /// What somebody has decided so far, and of what nobody has.
     pub(crate) fn decided(&self) -> Result<Decided, StateError> {
-        let PinsFile { upstreams, held, lost } = self.shared.read()?;
-        let held = held.into_iter().map(|(id, held)| (id, (held.digest, held.denied))).collect();
-        let mut decided = Decided { held, has_lost: lost.is_some(), ..Decided::default() };
+        let PinsFile { upstreams, refused, lost, .. } = self.shared.read()?;
+        let refused =
+            refused.into_iter().flat_map(|(id, seen)| seen.into_iter().map(move |seen| (id.clone(), seen.digest)));
+        let mut decided = Decided { refused: refused.collect(), has_lost: lost.is_some(), ..Decided::default() };
         for (source, approved) in upstreams {
             for (tool, pins) in approved.tools {
                 let by_operator = pins.into_iter().filter(|pin| pin.by == By::Operator);
@@ -364,6 +355,41 @@ impl Pins {
 }
 
 impl PinsFile {
+    fn approve(&mut self, id: &str, digest: &str) -> Result<(), String> {
+        let Some(held) = self.held.get(id).filter(|held| held.digest == digest) else {
+            return Err(format!("{id} is not what was shown any longer; look again and approve what it is now"));
+        };
+        let (source, tool) = id.split_once('/').unwrap_or(("", id));
+        let seen = Seen { digest: held.digest.clone(), way: held.way.clone() };
+        let pin = Pin {
+            digest: seen.digest.clone(),
+            way: seen.way.clone(),
+            approved: now(),
+            by: By::Operator,
+            definition: held.definition.clone(),
+        };
+        let Some(approved) = self.upstreams.get_mut(source) else {
+            return Err(format!("{id}: no such server was seen"));
+        };
+        approved.put(tool, pin);
+        self.held.remove(id);
+        if let Some(refused) = self.refused.get_mut(id) {
+            refused.remove(&seen);
+        }
+        Ok(())
+    }
+
+    fn deny(&mut self, id: &str, digest: &str) -> Result<(), String> {
+        let held = self.held.get_mut(id).ok_or_else(|| format!("{id} does not wait"))?;
+        if held.digest != digest {
+            return Err(format!("{id} is not what was shown any longer; look again and refuse what it is now"));
+        }
+        held.denied = true;
+        let refused = Seen { digest: held.digest.clone(), way: held.way.clone() };
+        self.refused.entry(id.to_owned()).or_default().insert(refused);
+        Ok(())
+    }
+
     /// Approves what was approved in a later copy and neither approved nor refused here. Returns how many.
     fn put_back(&mut self, later: &Self) -> usize {
         let mut count = 0;
@@ -373,17 +399,26 @@ impl PinsFile {
             let known = known.or_insert_with(|| Approved { first_seen, tools: BTreeMap::new() });
             for (tool, pin) in approved.tools.iter().flat_map(|(tool, pins)| pins.iter().map(move |pin| (tool, pin))) {
                 let id = format!("{source}/{tool}");
-                let waits = self.held.get(&id).filter(|held| held.way == pin.way && held.digest == pin.digest);
+                let seen = Seen { digest: pin.digest.clone(), way: pin.way.clone() };
+                let is_refused = self.refused.get(&id).is_some_and(|refused| refused.contains(&seen));
+                let waits = self.held.get(&id).is_some_and(|held| held.is(&seen));
                 let is_newer = known.pin(tool, &pin.way).is_some_and(|here| here.approved > pin.approved);
                 let is_here = known.pin(tool, &pin.way).is_some_and(|here| here.digest == pin.digest);
-                if is_newer || is_here || waits.is_some_and(|held| held.denied) {
+                if is_newer || is_here || is_refused {
                     continue;
                 }
-                if waits.is_some() {
+                if waits {
                     self.held.remove(&id);
                 }
                 known.put(tool, pin.clone());
                 count += 1;
+            }
+        }
+        for (id, seen) in later.refused.iter().flat_map(|(id, refused)| refused.iter().map(move |seen| (id, seen))) {
+            let (source, tool) = id.split_once('/').unwrap_or(("", id));
+            let here = self.upstreams.get(source).and_then(|known| known.pin(tool, &seen.way));
+            if here.is_none_or(|pin| pin.digest != seen.digest) {
+                self.refused.entry(id.clone()).or_default().insert(seen.clone());
             }
         }
         count
@@ -398,13 +433,18 @@ impl PinsFile {
     ) -> (Judged, Vec<(String, Seen)>) {
         let source = &server.name;
         let way = way(server);
+        // What was refused before that was noted.
+        for (id, held) in self.held.iter().filter(|(_, held)| held.denied) {
+            let seen = Seen { digest: held.digest.clone(), way: held.way.clone() };
+            self.refused.entry(id.clone()).or_default().insert(seen);
+        }
         // What seems new may be what was lost, and may have changed since.
         let trust = if self.lost.is_some() { Trust::Approve } else { trust };
         let first_seen = now();
         let known = self.upstreams.entry(source.clone());
         let known = known.or_insert_with(|| Approved { first_seen, tools: BTreeMap::new() });
         let is_first = known.tools.is_empty() && !self.held.keys().any(|id| id.split('/').next() == Some(source));
-        let has_moved = !is_first && !known.has_seen(&way) && !known.tools.is_empty();
+        let has_moved = known.has_moved_to(&way);
         let (mut judged, mut saw) = (Judged::default(), Vec::new());
         let mut names = BTreeSet::new();
         for sent in *tools {
@@ -416,12 +456,14 @@ impl PinsFile {
             let definition = own(sent);
             let digest = digest(&definition);
             let id = format!("{source}/{name}");
-            let now_seen = Seen { digest: digest.clone(), way: way.clone() };
-            let is_news = before.get(&id) != Some(&now_seen);
-            saw.push((id.clone(), now_seen));
+            let this = Seen { digest: digest.clone(), way: way.clone() };
+            let is_news = before.get(&id) != Some(&this);
+            let is_refused = self.refused.get(&id).is_some_and(|refused| refused.contains(&this));
+            let held = self.held.get(&id);
             let pin = known.pin(name, &way);
             let is_pinned = pin.is_some_and(|pin| pin.digest == digest);
             let why = match pin {
+                _ if is_refused => Some(held.filter(|held| held.is(&this)).map_or(Why::Unapproved, |held| held.why)),
                 _ if is_pinned || rules.trusted => None,
                 Some(_) => Some(Why::Changed),
                 None if has_moved => Some(Why::Moved),
@@ -432,14 +474,16 @@ impl PinsFile {
             let findings = if is_pinned { Vec::new() } else { errors(source, name) };
             // What check finds counts whoever is trusted: a server of one's own can be broken into.
             let why = why.or_else(|| (!is_pinned && !findings.is_empty()).then_some(Why::Finding));
+            saw.push((id.clone(), this.clone()));
             let Some(why) = why else {
-                // What was refused stays refused, should it come again.
-                let is_over = |held: &Held| !is_pinned || held.digest == digest || is_news && !held.denied;
-                let is_over = |held: &Held| held.way == way && is_over(held);
-                if self.held.get(&id).is_some_and(is_over) {
+                // Nor does a gateway that trusts its server overwrite again and again what others approve.
+                let is_put = pin.is_none_or(|pin| !is_pinned && is_news && pin.by != By::Operator);
+                // Another gateway may see another definition, which waits: only what is news here takes it away.
+                let is_over = |held: &Held| is_news || held.digest == digest && (is_pinned || is_put);
+                if held.is_some_and(|held| held.way == way && is_over(held)) {
                     self.held.remove(&id);
                 }
-                if !is_pinned {
+                if is_put {
                     let by = if is_first { By::FirstUse } else { By::Trusted };
                     let pin = Pin { digest, way: way.clone(), approved: now(), by, definition: definition.clone() };
                     known.put(name, pin);
@@ -447,9 +491,10 @@ impl PinsFile {
                 judged.definitions.push(definition);
                 continue;
             };
-            let is_this = |held: &Held| held.digest == digest && held.way == way;
-            if self.held.get(&id).is_none_or(|held| is_news && !is_this(held)) {
-                let held = Held { why, seen: now(), digest, way: way.clone(), definition, findings, denied: false };
+            // Of several that wait the one that somebody sees for the first time is shown, and one that is refused gives way.
+            if held.is_none_or(|held| !held.is(&this) && (is_news || held.denied && !is_refused)) {
+                let Seen { digest, way } = this;
+                let held = Held { why, seen: now(), digest, way, definition, findings, denied: is_refused };
                 self.held.insert(id, held);
             }
             judged.definitions.push(match known.pin(name, &way) {

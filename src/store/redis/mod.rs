@@ -42,6 +42,11 @@ impl RedisOptions {
     }
 }
 
+/// What a full store answers.
+const OOM: &str = "OOM";
+/// What a store says of what is not as it was written.
+const DAMAGE: [&str; 5] = ["wrongtype", "no such index", "index name", "not an integer", "would overflow"];
+
 /// A tenant's part of a Redis or Valkey. Cloning is cheap and shares connections.
 #[derive(Clone)]
 pub struct RedisStore {
@@ -127,11 +132,11 @@ impl RedisStore {
             let said = error.to_string().to_ascii_lowercase();
             if error.is_timeout() {
                 self.unavailable(format!("it did not answer within {} ms", within.as_millis()))
-            } else if ["wrongtype", "no such index", "index name"].iter().any(|what| said.contains(what)) {
+            } else if DAMAGE.iter().any(|what| said.contains(what)) {
                 self.damaged(format!("a key of {}", self.keys.all()), error)
-            } else if error.code() == Some("OOM") {
+            } else if said.contains("maxmemory") {
                 let remedy = "remove what was left behind with: picktools store gc, or give it more memory";
-                self.unavailable(format!("it is full ({error}); {remedy}"))
+                self.unavailable(format!("it is full ({OOM}: maxmemory is reached); {remedy}"))
             } else if said.contains("unknown command") {
                 self.unavailable(format!("{error}; it needs RediSearch 2.10 or newer, which Redis 8 has"))
             } else {
@@ -181,7 +186,9 @@ impl RedisStore {
                     None => pipeline.cmd("GET").arg(key),
                 };
             }
-            for (answer, key) in self.ask_all(&pipeline, within)?.into_iter().zip(keys) {
+            let expected = if field.is_some() { "hash" } else { "string" };
+            let answers = self.ask_all(&pipeline, within).map_err(|error| self.naming(error, keys, expected))?;
+            for (answer, key) in answers.into_iter().zip(keys) {
                 values.push(match answer {
                     Value::Nil => None,
                     Value::BulkString(bytes) => Some(bytes),
@@ -190,6 +197,20 @@ impl RedisStore {
             }
         }
         Ok(values)
+    }
+
+    /// Names the first of some keys of which something else lies there than is expected.
+    fn naming(&self, error: StoreError, keys: &[String], expected: &str) -> StoreError {
+        if !matches!(error, StoreError::Damaged { .. }) {
+            return error;
+        }
+        let mut pipeline = redis::pipe();
+        for key in keys {
+            pipeline.cmd("TYPE").arg(key);
+        }
+        let found: Vec<String> = self.ask(self.timeout, |connection| pipeline.query(connection)).unwrap_or_default();
+        let wrong = keys.iter().zip(found).find(|(_, found)| found != expected && found != "none");
+        wrong.map_or(error, |(key, found)| self.damaged(key, format!("it is a {found}, and no {expected}")))
     }
 
     /// Reads the keys that a search found.
@@ -310,7 +331,9 @@ impl Store for RedisStore {
 
     fn keys(&self, head: &Head, within: Duration) -> Result<Vec<RowKey>, StoreError> {
         let place = self.generation(head).tools();
-        let keys: Vec<Vec<u8>> = self.ask(within, |connection| redis::cmd("SMEMBERS").arg(&place).query(connection))?;
+        let keys: Vec<Vec<u8>> = self
+            .ask(within, |connection| redis::cmd("SMEMBERS").arg(&place).query(connection))
+            .map_err(|error| self.naming(error, std::slice::from_ref(&place), "set"))?;
         let key =
             |key: Vec<u8>| key.try_into().map(RowKey).map_err(|_| self.damaged(&place, "it holds no key of a row"));
         keys.into_iter().map(key).collect()
@@ -323,7 +346,9 @@ impl Store for RedisStore {
         let place = self.generation(head).tools();
         let mut members = redis::cmd("SMISMEMBER");
         members.arg(&place).arg(rows);
-        let are: Vec<bool> = self.ask(within, |connection| members.query(connection))?;
+        let are: Vec<bool> = self
+            .ask(within, |connection| members.query(connection))
+            .map_err(|error| self.naming(error, std::slice::from_ref(&place), "set"))?;
         if are.len() == rows.len() { Ok(are) } else { Err(self.damaged(place, "it answers for other tools")) }
     }
 

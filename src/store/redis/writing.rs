@@ -9,7 +9,7 @@ use redis::{Connection, Pipeline, Value};
 
 use super::keys::Generation;
 use super::search::{self, EXAMPLE_WORDS, NAME_WORDS, NAMES, POLICY, ROW, SOURCE, WORDS, tag, vector_field};
-use super::{ROWS_AT_ONCE, RedisStore, kind, vector_bytes};
+use super::{OOM, ROWS_AT_ONCE, RedisStore, kind, vector_bytes};
 use crate::index::{Row, RowKey, SourceKey, SourceRow};
 use crate::store::first_stage::name_tag;
 use crate::store::head::{Current, Head, policy_tag, source_tag};
@@ -21,6 +21,8 @@ const WRITE: Duration = Duration::from_secs(30);
 const LOCKED_MS: u64 = 60_000;
 /// How many rows are written at once.
 const ROWS_A_WRITE: usize = 200;
+/// The largest number of a version or generation that is believed.
+const MOST_NUMBER: u64 = 1 << 53;
 /// The most times that a word stands in a document.
 const MOST_REPEATS: u16 = 4;
 
@@ -66,12 +68,7 @@ impl RedisStore {
         match taken {
             Some(_) => Ok(Publishing { store: self, hold: Hold::Lock(token) }),
             None => {
-                // No publication leaves one that does not run out by itself.
-                let key = self.keys.lock();
-                self.ask(self.timeout, |connection| {
-                    let left: i64 = redis::cmd("PTTL").arg(&key).query(connection)?;
-                    if left < 0 { redis::cmd("PEXPIRE").arg(&key).arg(LOCKED_MS).exec(connection) } else { Ok(()) }
-                })?;
+                self.let_lock_run_out()?;
                 let reason = format!("somebody else publishes a catalog of the tenant {:?}", self.keys.tenant);
                 Err(StoreError::Busy { address: self.shown.clone(), reason })
             }
@@ -82,69 +79,99 @@ impl RedisStore {
     /// once somebody else has begun to publish.
     pub(crate) fn begin_to_remove(&self, current: Option<Current>) -> Result<Publishing<'_>, StoreError> {
         match self.begin() {
-            Err(StoreError::Unavailable { reason, .. }) if reason.contains("OOM") => {
+            Err(StoreError::Unavailable { reason, .. }) if reason.contains(OOM) => {
+                self.let_lock_run_out()?;
                 Ok(Publishing { store: self, hold: Hold::Snapshot(current) })
             }
             begun => begun,
         }
     }
+
+    /// Gives a lock an end that has none: no publication leaves one that does not run out by itself.
+    fn let_lock_run_out(&self) -> Result<(), StoreError> {
+        let key = self.keys.lock();
+        self.ask(self.timeout, |connection| {
+            let left: i64 = redis::cmd("PTTL").arg(&key).query(connection)?;
+            if left == -1 { redis::cmd("PEXPIRE").arg(&key).arg(LOCKED_MS).exec(connection) } else { Ok(()) }
+        })
+    }
 }
 
 impl Publishing<'_> {
-    /// Removes what stands under keys of the tenant that cannot be read: nobody can go on from that.
+    /// Removes what stands under keys of the tenant that cannot be read, as nobody can go on from that, and notes all generations that
+    /// there are keys of, where they are not known.
     pub(crate) fn mend(&self) -> Result<(), StoreError> {
         let keys = &self.store.keys;
-        let is_sound = |connection: &mut Connection, key: &str, kind: &str| {
-            let found: String = redis::cmd("TYPE").arg(key).query(connection)?;
-            Ok::<bool, redis::RedisError>(found == kind || found == "none")
-        };
-        let mended = self.store.ask(self.store.timeout, |connection| {
-            let (current, counter, generations) = (keys.current(), keys.counter(), keys.generations());
+        let (current, counter, generations) = (keys.current(), keys.counter(), keys.generations());
+        let (mended, are_known) = self.store.ask(self.store.timeout, |connection| {
+            let snapshot = match Lies::under(&current, connection)? {
+                Lies::Nothing => Some(None),
+                Lies::Text(text) => serde_json::from_slice::<Current>(&text).ok().map(Some),
+                Lies::Set(_) | Lies::Else => None,
+            };
+            let is_counter = match Lies::under(&counter, connection)? {
+                Lies::Nothing => true,
+                Lies::Text(text) => number(&text).is_some(),
+                Lies::Set(_) | Lies::Else => false,
+            };
+            let known: Option<BTreeSet<u64>> = match Lies::under(&generations, connection)? {
+                Lies::Nothing => Some(BTreeSet::new()),
+                Lies::Set(members) => members.iter().map(|member| number(member)).collect(),
+                Lies::Text(_) | Lies::Else => None,
+            };
             let mut mended = Vec::new();
-            let mut of_current = is_sound(connection, &current, "string")?;
-            if of_current {
-                let bytes: Option<Vec<u8>> = redis::cmd("GET").arg(&current).query(connection)?;
-                of_current = bytes.is_none_or(|bytes| serde_json::from_slice::<Current>(&bytes).is_ok());
+            let sound = [(snapshot.is_some(), &current), (is_counter, &counter), (known.is_some(), &generations)];
+            for (_, key) in sound.into_iter().filter(|(is_sound, _)| !is_sound) {
+                redis::cmd("DEL").arg(key).exec(connection)?;
+                mended.push(key);
             }
-            let mut of_counter = is_sound(connection, &counter, "string")?;
-            if of_counter {
-                let text: Option<Vec<u8>> = redis::cmd("GET").arg(&counter).query(connection)?;
-                let is_number =
-                    |text: Vec<u8>| std::str::from_utf8(&text).is_ok_and(|text| text.parse::<u64>().is_ok());
-                of_counter = text.is_none_or(is_number);
-            }
-            let mut of_generations = is_sound(connection, &generations, "set")?;
-            if of_generations {
-                let numbers: Vec<Vec<u8>> = redis::cmd("SMEMBERS").arg(&generations).query(connection)?;
-                let is_number =
-                    |text: &Vec<u8>| std::str::from_utf8(text).is_ok_and(|text| text.parse::<u64>().is_ok());
-                of_generations = numbers.iter().all(is_number);
-            }
-            for (is_sound, key) in [(of_current, current), (of_counter, counter), (of_generations, generations)] {
-                if !is_sound {
-                    redis::cmd("DEL").arg(&key).exec(connection)?;
-                    mended.push(key);
-                }
-            }
-            Ok(mended)
+            let of_snapshot = snapshot.flatten().map(|snapshot| snapshot.generation);
+            let are_known =
+                known.is_some_and(|known| of_snapshot.is_some_and(|generation| known.contains(&generation)));
+            Ok((mended, are_known))
         })?;
         for key in mended {
             tracing::warn!(target: "picktools::store", key, "what stood there could not be read, and was removed");
         }
-        Ok(())
+        if are_known {
+            return Ok(());
+        }
+        let mut there: BTreeSet<u64> = BTreeSet::new();
+        self.each_key(keys.all(), |found| {
+            there.extend(found.iter().filter_map(|key| keys.generation_of(key)));
+            Ok(())
+        })?;
+        if there.is_empty() {
+            return Ok(());
+        }
+        self.store.ask(WRITE, |connection| redis::cmd("SADD").arg(&generations).arg(&there).exec(connection))
     }
 
-    /// Returns the next number, of a version or of a generation: larger than that of the snapshot before, also where the counter is lost.
+    /// Returns the next number, of a version or of a generation: larger than that of the snapshot before and of all generations, also where
+    /// the counter is lost.
     pub(crate) fn next_number(&self, before: Option<&Current>) -> Result<u64, StoreError> {
         let key = self.store.keys.counter();
+        let generations: BTreeSet<u64> = self.generations()?;
         let next = |connection: &mut Connection| redis::cmd("INCR").arg(&key).query::<u64>(connection);
         let number = self.store.ask(self.store.timeout, next)?;
-        let least = before.map_or(1, |before| before.version.max(before.generation) + 1);
+        let last = before.map_or(0, |before| before.version.max(before.generation));
+        let least = generations.last().map_or(last, |&generation| generation.max(last)) + 1;
         if number >= least {
             return Ok(number);
         }
         self.store.ask(self.store.timeout, |connection| redis::cmd("SET").arg(&key).arg(least).exec(connection))?;
         Ok(least)
+    }
+
+    /// The generations that there may be keys of.
+    fn generations(&self) -> Result<BTreeSet<u64>, StoreError> {
+        let key = self.store.keys.generations();
+        let members: Vec<Vec<u8>> = self
+            .store
+            .ask(WRITE, |connection| redis::cmd("SMEMBERS").arg(&key).query(connection))
+            .map_err(|error| self.store.naming(error, std::slice::from_ref(&key), "set"))?;
+        let numbers: Option<BTreeSet<u64>> = members.iter().map(|member| number(member)).collect();
+        numbers.ok_or_else(|| self.store.damaged(&key, "it holds what is no number"))
     }
 
     /// Says that the publication goes on.
@@ -174,6 +201,7 @@ impl Publishing<'_> {
         let keys = &self.store.keys;
         let made = keys.generation(generation);
         let create = search::create(&made.index(), &made.of_tools(), dimensions);
+        self.drop_index(generation)?;
         self.store.ask(WRITE, |connection| {
             redis::cmd("SADD").arg(keys.generations()).arg(generation).exec(connection)?;
             create.exec(connection)
@@ -368,9 +396,7 @@ impl Publishing<'_> {
     pub(crate) fn collect(&self, current: Option<&Current>) -> Result<Collected, StoreError> {
         let keys = &self.store.keys;
         let mut garbage = Collected::default();
-        let generations: BTreeSet<u64> =
-            self.store.ask(WRITE, |connection| redis::cmd("SMEMBERS").arg(keys.generations()).query(connection))?;
-        for number in generations {
+        for number in self.generations()? {
             let generation = keys.generation(number);
             if current.is_some_and(|current| current.generation == number) {
                 let left: Vec<Vec<u8>> = self.store.ask(WRITE, |connection| {
@@ -394,9 +420,7 @@ impl Publishing<'_> {
     /// Removes all generations but one, known or not.
     pub(crate) fn remove_others(&self, number: u64) -> Result<(), StoreError> {
         let keys = &self.store.keys;
-        let known: BTreeSet<u64> =
-            self.store.ask(WRITE, |connection| redis::cmd("SMEMBERS").arg(keys.generations()).query(connection))?;
-        for other in known.into_iter().filter(|other| *other != number) {
+        for other in self.generations()?.into_iter().filter(|other| *other != number) {
             self.drop_index(other)?;
             self.forget(other)?;
         }
@@ -422,10 +446,25 @@ impl Publishing<'_> {
 
     /// Removes the keys that begin so and that `goes` accepts.
     fn remove_all(&self, beginning: &str, goes: impl Fn(&str) -> bool) -> Result<usize, StoreError> {
+        let mut removed = 0;
+        self.each_key(beginning, |keys| {
+            let keys: Vec<String> = keys.into_iter().filter(|key| goes(key)).collect();
+            removed += keys.len();
+            self.remove(keys.into_iter())
+        })?;
+        Ok(removed)
+    }
+
+    /// Tells the keys that begin so, many at a time.
+    fn each_key(
+        &self,
+        beginning: &str,
+        mut tell: impl FnMut(Vec<String>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         // What means something in a pattern stands for itself.
         let literal = |sign: char| if "*?[]\\".contains(sign) { vec!['\\', sign] } else { vec![sign] };
         let pattern: String = beginning.chars().flat_map(literal).chain(['*']).collect();
-        let (mut cursor, mut removed) = (0_u64, 0);
+        let mut cursor = 0_u64;
         loop {
             let (next, keys): (u64, Vec<String>) = self.store.ask(WRITE, |connection| {
                 redis::cmd("SCAN")
@@ -436,15 +475,39 @@ impl Publishing<'_> {
                     .arg(ROWS_AT_ONCE)
                     .query(connection)
             })?;
-            let keys: Vec<String> = keys.into_iter().filter(|key| goes(key)).collect();
-            removed += keys.len();
-            self.remove(keys.into_iter())?;
+            tell(keys)?;
             cursor = next;
             if cursor == 0 {
-                return Ok(removed);
+                return Ok(());
             }
         }
     }
+}
+
+/// What lies under a key.
+enum Lies {
+    Nothing,
+    Text(Vec<u8>),
+    Set(Vec<Vec<u8>>),
+    Else,
+}
+
+impl Lies {
+    fn under(key: &str, connection: &mut Connection) -> redis::RedisResult<Self> {
+        let kind: String = redis::cmd("TYPE").arg(key).query(connection)?;
+        Ok(match kind.as_str() {
+            "none" => Self::Nothing,
+            "string" => Self::Text(redis::cmd("GET").arg(key).query(connection)?),
+            "set" => Self::Set(redis::cmd("SMEMBERS").arg(key).query(connection)?),
+            _ => Self::Else,
+        })
+    }
+}
+
+/// Reads a number as the store itself would count on from it.
+fn number(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    text.parse().ok().filter(|number: &u64| *number <= MOST_NUMBER && number.to_string() == text)
 }
 
 impl RedisStore {

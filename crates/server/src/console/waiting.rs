@@ -231,12 +231,7 @@ pub(super) async fn decide_definition(
             pins.approve(&[(id.clone(), digest)]).map_err(|error| failed(&error))?;
             "approved"
         } else {
-            let held = pins.held().map_err(|error| failed(&error))?;
-            if held.get(&id).is_none_or(|held| held.digest != digest) {
-                let message = format!("{} is not what was shown any longer; look again", marked(&id, 200));
-                return Err(Problem::new(StatusCode::CONFLICT, message));
-            }
-            pins.deny(&id).map_err(|error| failed(&error))?;
+            pins.deny(&id, &digest).map_err(|error| failed(&error))?;
             "refused"
         };
         let of = journal::Waiting::Definition { id: id.clone(), digest: shown };

@@ -79,13 +79,18 @@ async fn what_one_gateway_sees_of_a_server_is_not_taken_away_by_one_that_sees_wh
     assert_eq!((client.echo().await, at_other.echo().await), ("right".to_owned(), "quarantined".to_owned()));
     // What is refused stays so, also when a gateway starts that sees what was before.
     let pins = one.pins.clone();
-    aside(move || pins.deny("up/echo").expect("it waits")).await;
+    aside(move || {
+        let digest = pins.held().expect("it is read")["up/echo"].digest.clone();
+        pins.deny("up/echo", "sha256:another").expect_err("it is not what was shown");
+        pins.deny("up/echo", &digest).expect("it waits");
+    })
+    .await;
     let third = One::start(&server.url(), "acme", &json!({})).await;
     let at_third = third.client().await;
     assert_eq!(at_third.echo().await, "right");
     is_quiet().await;
     assert!(held().await.is_some_and(|held| held.denied));
-    // A second definition that waits is shown instead, and then no more is written.
+    // A second definition that waits is shown instead of what was refused, and then no more is written.
     third.change(&json!({"descriptions": {"echo": "Gives a text back twice."}}));
     within(SOON, "it is held", async || at_third.echo().await == "quarantined").await;
     is_quiet().await;

@@ -123,6 +123,7 @@ fn a_definition_that_changes_is_held_until_somebody_approves_it() {
 #[test]
 fn a_changed_program_holds_all_and_nothing_is_believed_where_nothing_is_to_be() {
     let place = Place::faulty();
+    place.write("settings.json", &json!({"upstreams": {"up": {"new_tools": "approve"}}}));
     assert_eq!(said(&place.client(&json!({})).run("up__echo", json!({"text": "a"}))), "a");
     let mut server = upstream();
     server["args"] = json!([root("crates/cli/tests/servers/upstream.py"), "--evil"]);
@@ -131,9 +132,22 @@ fn a_changed_program_holds_all_and_nothing_is_believed_where_nothing_is_to_be() 
     assert_eq!(code(&client.run("up__echo", json!({"text": "a"}))), "quarantined");
     assert_eq!(client.search("give a text back")["tools"], json!([]));
     let state = place.path("state").display().to_string();
-    let all = picktools(&["approve", "--all-of", "up", "--yes", "--state-dir", &state]).output().expect("it runs");
-    assert_eq!(all.status.code(), Some(0), "{}", stderr(&all));
-    eventually("all are free", || client.run("up__echo", json!({"text": "a"})).get("isError").is_none());
+    let approve = |arguments: &[&str]| {
+        let done = picktools(&[&["approve", "--state-dir", &state], arguments].concat()).output().expect("it runs");
+        assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
+    };
+    // What is approved of it speaks for nothing else of it.
+    approve(&["--deny", "up/add"]);
+    approve(&["up/echo", "--yes"]);
+    eventually("it is free", || client.run("up__echo", json!({"text": "a"})).get("isError").is_none());
+    for tool in ["up__add", "up__only_reads"] {
+        assert_eq!(code(&client.run(tool, json!({"a": 1, "b": 2}))), "quarantined", "{tool}");
+    }
+    approve(&["--deny", "up/progress", "--all-of", "up", "--yes"]);
+    eventually("all are free", || client.run("up__only_reads", json!({})).get("isError").is_none());
+    for tool in ["up__add", "up__progress"] {
+        assert_eq!(code(&client.run(tool, json!({"a": 1, "b": 2}))), "quarantined", "{tool} was refused");
+    }
     drop(client);
     let mut before = upstream();
     before["env"] = json!({"UPSTREAM_LOG": place.path("log"), "UPSTREAM_CHANGES": place.path("changes")});
