@@ -63,9 +63,12 @@ async def step(client, step):
     if do == "get_prompt":
         return shown(await client.get_prompt(step["name"], step.get("arguments")))
     if do == "wait_list_changed":
-        await asyncio.wait_for(CHANGED.wait(), 10)
-        CHANGED.clear()
-        return {"changed": True}
+        # An earlier change may have been told of.
+        while True:
+            await asyncio.wait_for(CHANGED.wait(), 10)
+            CHANGED.clear()
+            if "tool" not in step or any(tool.name == step["tool"] for tool in await client.list_tools()):
+                return {"changed": True}
     raise ValueError(do)
 
 

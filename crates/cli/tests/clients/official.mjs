@@ -67,8 +67,11 @@ async function outcome(step) {
         case "get_prompt":
             return await client.getPrompt({ name: step.name, arguments: step.arguments });
         case "wait_list_changed":
-            await change;
-            change = new Promise((resolve) => (changed = resolve));
+            // An earlier change may have been told of.
+            do {
+                await change;
+                change = new Promise((resolve) => (changed = resolve));
+            } while (step.tool && !(await client.listTools()).tools.some((tool) => tool.name === step.tool));
             return { changed: true };
         default:
             throw new Error(step.do);

@@ -71,9 +71,12 @@ class Client:
         if do == "together":
             return {"together": await asyncio.gather(*(self.outcome(session, each) for each in step["steps"]))}
         if do == "wait_list_changed":
-            await asyncio.wait_for(self.changes.wait(), step.get("timeout", 10))
-            self.changes.clear()
-            return {"changed": True}
+            # An earlier change may have been told of.
+            while True:
+                await asyncio.wait_for(self.changes.wait(), step.get("timeout", 10))
+                self.changes.clear()
+                if "tool" not in step or any(tool.name == step["tool"] for tool in (await session.list_tools()).tools):
+                    return {"changed": True}
         if do == "resources":
             result = await session.list_resources()
         elif do == "templates":

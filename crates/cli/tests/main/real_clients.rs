@@ -50,7 +50,7 @@ fn real_steps() -> Vec<Value> {
         json!({"do": "read_resource", "uri": "picktools://up/test://a"}),
         json!({"do": "get_prompt", "name": "up__greet", "arguments": {"name": "Ada"}}),
         json!({"do": "call", "name": "up__changes"}),
-        json!({"do": "wait_list_changed"}),
+        json!({"do": "wait_list_changed", "tool": "up__grown"}),
         json!({"do": "call", "name": "up__grown"}),
     ]
 }
