@@ -184,7 +184,7 @@ impl<'de> Deserialize<'de> for Tool {
     /// a catalog's file; an id that is left out is the qualified name.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = Json::deserialize(deserializer)?;
-        entry::read_native(&json).map_err(|faults| {
+        entry::read_native(json).map_err(|faults| {
             let faults = faults.iter().map(|EntryFault { pointer, message, remedy, .. }| {
                 let at = if pointer.is_empty() { String::new() } else { format!("{pointer}: ") };
                 format!("{at}{message}; {remedy}")

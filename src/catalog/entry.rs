@@ -1,15 +1,14 @@
 //! From one entry to one tool, whatever published shape the entry has: each names the schema in its own way, and OpenAI's
 //! puts the definition into a wrapper. Every field of a tool counts in every shape, within the wrapper and beside it.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::definition::{Alias, Annotations, NoSchemaMode, Safety, Tool};
 use super::error::FaultKind;
-use super::policy::{self, Holder, camel_case, is_field, is_policy};
+use super::policy::{self, Holder, is_field, is_policy};
 use super::{provider_tools, schema_faults};
 use crate::excerpt::{is_invisible, marked};
 use crate::json::Json;
@@ -43,10 +42,10 @@ impl EntryFault {
 }
 
 /// Reads one entry; gives the tool where it has at least a name, and everything that is wrong.
-pub(super) fn read(value: &Value, default_source: Option<&str>) -> (Option<Tool>, Vec<EntryFault>) {
+pub(super) fn read(mut value: Value, default_source: Option<&str>) -> (Option<Tool>, Vec<EntryFault>) {
     let Some(object) = value.as_object() else {
         let fault =
-            EntryFault::new("", format!("the entry is {}, not an object", kind(value)), "give a tool definition");
+            EntryFault::new("", format!("the entry is {}, not an object", kind(&value)), "give a tool definition");
         return (None, vec![fault]);
     };
     let objects = match objects(object) {
@@ -60,13 +59,17 @@ pub(super) fn read(value: &Value, default_source: Option<&str>) -> (Option<Tool>
     let mut tool = Tool::without_arguments(name, fields.string("description").unwrap_or_default());
     fields.definition(&mut tool);
     fields.policy(&mut tool);
-    if tool.parameters.is_none() && is_openai(object) && !fields.speaks_of_no_schema() {
-        // OpenAI's reference: leaving `parameters` out defines a function with an empty parameter list.
-        tool.parameters = Some(Value::Object(Map::new()));
-    }
     tool.source = tool.source.or_else(|| default_source.map(str::to_owned));
     tool.id = fields.string("id").unwrap_or_else(|| tool.qualified_name());
+    // OpenAI's reference: leaving `parameters` out defines a function with an empty parameter list.
+    let takes_nothing = is_openai(object) && !fields.speaks_of_no_schema();
+    let schemas = ["parameters", "provider_schema", "output_schema"].map(|field| fields.place(field));
     let mut faults = fields.faults;
+    // They are most of an entry, and are taken out of it rather than copied.
+    let [parameters, provider_schema, output_schema] =
+        schemas.map(|place| place.and_then(|(at, key)| Some(value.pointer_mut(at)?.get_mut(key)?.take())));
+    tool.parameters = parameters.or_else(|| takes_nothing.then(|| Value::Object(Map::new())));
+    (tool.provider_schema, tool.output_schema) = (provider_schema, output_schema);
     faults.extend(check(&tool));
     (Some(tool), faults)
 }
@@ -83,7 +86,7 @@ pub(super) fn beside_list(pointer: &String) -> EntryFault {
 }
 
 /// Reads a tool in the form in which it is serialised, where every member must be known.
-pub(super) fn read_native(Json { value, repeated }: &Json) -> Result<Tool, Vec<EntryFault>> {
+pub(super) fn read_native(Json { value, repeated }: Json) -> Result<Tool, Vec<EntryFault>> {
     let members = value.as_object().into_iter().flat_map(Map::keys);
     let unknown = members.filter(|key| !is_policy(key) && !NATIVE_FIELDS.iter().any(|field| is_field(key, field)));
     let unknown =
@@ -108,7 +111,7 @@ pub(super) fn check(tool: &Tool) -> Vec<EntryFault> {
         }
     };
     check_name("/name".to_owned(), &tool.name);
-    if tool.id != tool.qualified_name() {
+    if !tool.has_qualified_id() {
         check_name("/id".to_owned(), &tool.id);
     }
     if let Some(source) = &tool.source {
@@ -195,13 +198,21 @@ const NATIVE_FIELDS: [&str; 12] = [
     "http",
 ];
 
-/// How a field may be written: in snake case, in camel case, or as others call it.
-fn spellings(field: &str) -> Vec<Cow<'_, str>> {
-    match field {
-        "parameters" => SCHEMA_KEYS.map(Cow::Borrowed).to_vec(),
-        _ if field.contains('_') => vec![Cow::Borrowed(field), Cow::Owned(camel_case(field))],
-        _ => vec![Cow::Borrowed(field)],
-    }
+/// The fields that may be written in several ways: in snake case, in camel case, or as others call them.
+const SPELLINGS: [&[&str]; 6] = [
+    &SCHEMA_KEYS,
+    &["provider_schema", "providerSchema"],
+    &["output_schema", "outputSchema"],
+    &["allow_no_schema", "allowNoSchema"],
+    &["no_schema_mode", "noSchemaMode"],
+    &["allowed_roles", "allowedRoles"],
+];
+
+/// How a field may be written.
+fn spellings(field: &'static str) -> impl Iterator<Item = &'static str> {
+    let all = SPELLINGS.iter().find(|all| all[0] == field);
+    let others = all.map_or(&[][..], |all| &all[1..]);
+    std::iter::once(field).chain(others.iter().copied())
 }
 
 /// Returns a member of an object. A few are looked through faster than a key is hashed.
@@ -212,6 +223,9 @@ fn member<'v>(object: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {
     }
 }
 
+/// A field: the pointer to the object that it stands in, its key, and its value.
+type Place<'a> = (&'static str, &'static str, &'a Value);
+
 /// Typed access to the members of an entry; what has the wrong type is reported and left out.
 struct Fields<'a> {
     /// The definition, and what stands around it.
@@ -219,29 +233,31 @@ struct Fields<'a> {
     faults: Vec<EntryFault>,
 }
 
-impl Fields<'_> {
+impl<'a> Fields<'a> {
     /// Finds a field in the definition, or else beside it.
-    fn get(&self, field: &str) -> Option<(String, Value)> {
-        let keys = spellings(field);
-        let (at, key, value) = self.places(&keys).next()?;
-        Some((format!("{at}/{key}"), value.clone()))
+    fn get(&self, field: &'static str) -> Option<Place<'a>> {
+        self.places(field).next()
     }
 
-    /// Returns where a field of these spellings stands: the pointer to the object, the key and the value. `null` counts
-    /// as absent.
-    fn places<'f>(&'f self, keys: &'f [Cow<'_, str>]) -> impl Iterator<Item = (&'static str, &'f str, &'f Value)> {
+    /// Returns where a field stands: the pointer to the object, and the key.
+    fn place(&self, field: &'static str) -> Option<(&'static str, &'static str)> {
+        self.get(field).map(|(at, key, _)| (at, key))
+    }
+
+    /// Returns where a field stands, however it is written. `null` counts as absent.
+    fn places(&self, field: &'static str) -> impl Iterator<Item = Place<'a>> {
         let around =
-            self.objects.iter().flat_map(move |&(at, object)| keys.iter().map(move |key| (at, object, &**key)));
+            self.objects.iter().flat_map(move |&(at, object)| spellings(field).map(move |key| (at, object, key)));
         let found = around.filter_map(|(at, object, key)| Some((at, key, member(object, key)?)));
         found.filter(|(.., value)| !value.is_null())
     }
 
     /// Reports the fields that stand in two places and say different things.
     fn contradictions(&mut self) {
-        let contradiction = |field: &&str| {
-            let keys = spellings(field);
-            let (first_at, first, value) = self.places(&keys).next()?;
-            let (at, key, _) = self.places(&keys).find(|(.., other)| *other != value)?;
+        let contradiction = |field: &&'static str| {
+            let mut places = self.places(field);
+            let (first_at, first, value) = places.next()?;
+            let (at, key, _) = places.find(|(.., other)| *other != value)?;
             let message = format!("it says something else than {first_at}/{first}, which is the same field");
             Some(EntryFault::new(format!("{at}/{key}"), message, "remove one of them"))
         };
@@ -264,13 +280,10 @@ impl Fields<'_> {
     /// Reads what is no policy, and the policy that is about names and schemas.
     fn definition(&mut self, tool: &mut Tool) {
         self.contradictions();
-        tool.parameters = self.json("parameters");
         tool.title = self.string("title");
         tool.aliases = self.aliases();
         tool.tags = self.strings("tags");
         tool.examples = self.strings("examples");
-        tool.provider_schema = self.json("provider_schema");
-        tool.output_schema = self.json("output_schema");
         tool.strict = self.boolean("strict");
         tool.no_schema_mode = self.no_schema_mode();
         tool.requires = self.strings("requires");
@@ -288,42 +301,39 @@ impl Fields<'_> {
         tool.allowed_roles = self.set("allowed_roles");
         tool.modes = self.set("modes");
         tool.cost = self.typed("cost", "a number");
-        let objects: Vec<_> = self.objects.iter().map(|&(at, object)| (at.to_owned(), object)).collect();
-        self.faults.extend(policy::faults(Holder::Tool, &objects));
+        let found = policy::faults(Holder::Tool, &self.objects);
+        self.faults.extend(found);
     }
 
-    fn typed<T: DeserializeOwned>(&mut self, key: &str, expected: &str) -> Option<T> {
-        let (pointer, value) = self.get(key)?;
-        match serde_json::from_value(value) {
+    fn typed<T: Deserialize<'a>>(&mut self, field: &'static str, expected: &str) -> Option<T> {
+        let (at, key, value) = self.get(field)?;
+        match T::deserialize(value) {
             Ok(typed) => Some(typed),
             Err(error) => {
-                let fault =
-                    EntryFault::new(pointer, marked(&error.to_string(), MAX_MESSAGE_CHARS), format!("give {expected}"));
-                let names = ["name", "id", "source"].contains(&key);
+                let error = error.to_string();
+                let message = marked(&error, MAX_MESSAGE_CHARS);
+                let fault = EntryFault::new(format!("{at}/{key}"), message, format!("give {expected}"));
+                let names = ["name", "id", "source"].contains(&field);
                 self.faults.push(if names { fault.of(FaultKind::InvalidName) } else { fault });
                 None
             }
         }
     }
 
-    fn string(&mut self, key: &str) -> Option<String> {
-        self.typed(key, "a string")
+    fn string(&mut self, field: &'static str) -> Option<String> {
+        self.typed(field, "a string")
     }
 
-    fn boolean(&mut self, key: &str) -> Option<bool> {
-        self.typed(key, "true or false")
+    fn boolean(&mut self, field: &'static str) -> Option<bool> {
+        self.typed(field, "true or false")
     }
 
-    fn strings(&mut self, key: &str) -> Vec<String> {
-        self.typed(key, "an array of strings").unwrap_or_default()
+    fn strings(&mut self, field: &'static str) -> Vec<String> {
+        self.typed(field, "an array of strings").unwrap_or_default()
     }
 
-    fn set(&mut self, key: &str) -> BTreeSet<String> {
-        self.strings(key).into_iter().collect()
-    }
-
-    fn json(&self, key: &str) -> Option<Value> {
-        self.get(key).map(|(_, value)| value)
+    fn set(&mut self, field: &'static str) -> BTreeSet<String> {
+        self.strings(field).into_iter().collect()
     }
 
     fn annotations(&mut self) -> Annotations {
@@ -340,9 +350,9 @@ impl Fields<'_> {
     }
 
     /// Returns `true` if something within a member is mistaken for policy, and reports it.
-    fn holder(&mut self, key: &str, holder: Holder) -> bool {
-        let Some((pointer, Value::Object(object))) = self.get(key) else { return false };
-        let found = policy::faults(holder, &[(pointer, &object)]);
+    fn holder(&mut self, field: &'static str, holder: Holder) -> bool {
+        let Some((at, key, Value::Object(object))) = self.get(field) else { return false };
+        let found = policy::faults(holder, &[(format!("{at}/{key}"), object)]);
         let any = !found.is_empty();
         self.faults.extend(found);
         any
@@ -351,23 +361,23 @@ impl Fields<'_> {
     /// Capabilities as a list, or as an object of booleans.
     fn capabilities(&mut self) -> BTreeSet<String> {
         match self.get("capabilities") {
-            Some((pointer, Value::Object(flags))) => {
+            Some((at, key, Value::Object(flags))) => {
                 for (name, flag) in flags.iter().filter(|(_, flag)| !flag.is_boolean()) {
                     let message = format!("the capability is {}, not true or false", kind(flag));
                     self.faults.push(EntryFault::new(
-                        format!("{pointer}/{name}"),
+                        format!("{at}/{key}/{name}"),
                         message,
                         "say whether the tool has it",
                     ));
                 }
-                flags.into_iter().filter(|(_, on)| *on == Value::Bool(true)).map(|(name, _)| name).collect()
+                flags.iter().filter(|(_, on)| **on == Value::Bool(true)).map(|(name, _)| name.clone()).collect()
             }
             _ => self.set("capabilities"),
         }
     }
 
     fn aliases(&mut self) -> Vec<Alias> {
-        let Some((pointer, value)) = self.get("aliases") else {
+        let Some((at, key, value)) = self.get("aliases") else {
             return Vec::new();
         };
         let read = |value: &Value| match value {
@@ -381,7 +391,7 @@ impl Fields<'_> {
         let aliases = value.as_array().and_then(|items| items.iter().map(read).collect());
         aliases.unwrap_or_else(|| {
             let remedy = "give an array of names, or of objects {\"name\": …, \"deprecated\": true}";
-            let fault = EntryFault::new(pointer, "the aliases are not a list of names", remedy);
+            let fault = EntryFault::new(format!("{at}/{key}"), "the aliases are not a list of names", remedy);
             self.faults.push(fault.of(FaultKind::InvalidName));
             Vec::new()
         })
@@ -390,5 +400,21 @@ impl Fields<'_> {
     fn no_schema_mode(&mut self) -> Option<NoSchemaMode> {
         let allowed = self.boolean("allow_no_schema").unwrap_or(false);
         self.typed("no_schema_mode", "read-only, human-approval or full").filter(|_| allowed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::policy::{camel_case, policy_fields};
+
+    #[test]
+    fn a_field_of_several_words_is_read_in_camel_case_too() {
+        let fields: Vec<&str> =
+            NATIVE_FIELDS.into_iter().chain(policy_fields()).filter(|field| field.contains('_')).collect();
+        assert!(fields.contains(&"output_schema") && fields.contains(&"allowed_roles"));
+        for field in fields {
+            assert!(spellings(field).any(|spelling| spelling == camel_case(field)), "{field}");
+        }
     }
 }

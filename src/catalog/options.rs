@@ -245,7 +245,7 @@ impl CatalogOptions {
                 let stated = stated.as_deref();
                 let source = if is_operation { source.or(stated) } else { stated.or(source) };
                 let (tool, mut faults) = match value {
-                    Ok(value) => entry::read(&value, source),
+                    Ok(value) => entry::read(value, source),
                     Err(fault) => (None, vec![fault]),
                 };
                 faults.extend(repeated.iter().map(entry::repeated));

@@ -4,6 +4,7 @@
 //! error that gives the right name; members that mean nothing to policy are let be.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
@@ -143,9 +144,15 @@ pub(super) fn is_policy(key: &str) -> bool {
     MEMBERS.iter().any(|member| member.holder == Tool && is_field(key, member.name))
 }
 
+/// The policy members of a tool.
+#[cfg(test)]
+pub(super) fn policy_fields() -> impl Iterator<Item = &'static str> {
+    MEMBERS.iter().filter(|member| member.holder == Tool).map(|member| member.name)
+}
+
 /// Finds what is mistaken for policy in an object of an entry, and what stands twice in two spellings. `objects` are of
 /// one kind, each with the pointer to it.
-pub(super) fn faults(holder: Holder, objects: &[(String, &Map<String, Value>)]) -> Vec<EntryFault> {
+pub(super) fn faults(holder: Holder, objects: &[(impl fmt::Display, &Map<String, Value>)]) -> Vec<EntryFault> {
     let keys = || objects.iter().flat_map(|(at, object)| object.keys().map(move |key| (at, key)));
     let mistaken = keys().filter_map(|(at, key)| {
         let meant = meant(holder, key)?;

@@ -12,7 +12,7 @@ pub const MAX_SCHEMA_NODES: usize = 20_000;
 
 /// Returns every breach of the limits; reports depth and size once.
 pub(super) fn check(schema: &Value) -> Vec<SchemaFault> {
-    let mut walk = Walk { nodes: 0, too_deep: false, faults: Vec::new(), pointer: String::new() };
+    let mut walk = Walk { nodes: 0, too_deep: false, faults: Vec::new(), path: Vec::new() };
     walk.visit(schema, 0);
     if walk.nodes > MAX_SCHEMA_NODES {
         walk.faults.push(SchemaFault {
@@ -24,15 +24,21 @@ pub(super) fn check(schema: &Value) -> Vec<SchemaFault> {
     walk.faults
 }
 
-struct Walk {
+struct Walk<'a> {
     nodes: usize,
     too_deep: bool,
     faults: Vec<SchemaFault>,
-    pointer: String,
+    path: Vec<Step<'a>>,
 }
 
-impl Walk {
-    fn visit(&mut self, value: &Value, depth: usize) {
+/// From a value to one within it.
+enum Step<'a> {
+    Member(&'a str),
+    Item(usize),
+}
+
+impl<'a> Walk<'a> {
+    fn visit(&mut self, value: &'a Value, depth: usize) {
         self.nodes += 1;
         if self.nodes > MAX_SCHEMA_NODES {
             return;
@@ -50,9 +56,7 @@ impl Walk {
         match value {
             Value::Object(members) => {
                 for (key, member) in members {
-                    let end = self.pointer.len();
-                    self.pointer.push('/');
-                    self.pointer.push_str(&pointer_part(key));
+                    self.path.push(Step::Member(key));
                     if let ("$ref" | "$dynamicRef" | "$recursiveRef", Some(target)) = (key.as_str(), member.as_str())
                         && !target.starts_with('#')
                     {
@@ -62,16 +66,14 @@ impl Walk {
                         );
                     }
                     self.visit(member, depth + 1);
-                    self.pointer.truncate(end);
+                    self.path.pop();
                 }
             }
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    let end = self.pointer.len();
-                    self.pointer.push('/');
-                    self.pointer.push_str(&index.to_string());
+                    self.path.push(Step::Item(index));
                     self.visit(item, depth + 1);
-                    self.pointer.truncate(end);
+                    self.path.pop();
                 }
             }
             _ => {}
@@ -79,6 +81,10 @@ impl Walk {
     }
 
     fn fault(&mut self, message: String, remedy: &'static str) {
-        self.faults.push(SchemaFault { pointer: self.pointer.clone(), message, remedy });
+        let step = |step: &Step<'_>| match step {
+            Step::Member(key) => format!("/{}", pointer_part(key)),
+            Step::Item(index) => format!("/{index}"),
+        };
+        self.faults.push(SchemaFault { pointer: self.path.iter().map(step).collect(), message, remedy });
     }
 }
