@@ -71,8 +71,8 @@ pub struct Held {
 }
 
 impl Held {
-    fn is(&self, seen: &Seen) -> bool {
-        self.digest == seen.digest && self.way == seen.way
+    fn seen(&self) -> Seen {
+        Seen { digest: self.digest.clone(), way: self.way.clone() }
     }
 }
 
@@ -105,6 +105,12 @@ impl fmt::Display for Why {
     }
 }
 
+type Refused = BTreeMap<String, BTreeSet<Seen>>;
+
+fn is_refused(refused: &Refused, id: &str, seen: &Seen) -> bool {
+    refused.get(id).is_some_and(|refused| refused.contains(seen))
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct PinsFile {
     upstreams: BTreeMap<String, Approved>,
@@ -112,7 +118,7 @@ struct PinsFile {
     held: BTreeMap<String, Held>,
     /// What somebody refused, by `source/tool`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    refused: BTreeMap<String, BTreeSet<Seen>>,
+    refused: Refused,
     /// That a store came back with an older copy, until somebody says what is to become of it: till then nothing is believed
     /// because it is seen for the first time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -344,9 +350,7 @@ impl Pins {
         errors: &dyn Fn(&str, &str) -> Vec<String>,
     ) -> Result<(Vec<Judged>, Stamp), StateError> {
         let mut seen = lock(&self.seen);
-        let judge = |file: &mut PinsFile| {
-            Ok(arrivals.iter().map(|arrival| file.judge(arrival, trust, errors, &seen)).collect::<Vec<_>>())
-        };
+        let judge = |file: &mut PinsFile| Ok(file.judge(arrivals, trust, errors, &seen));
         let (judged, stamp) = self.shared.change_and_stamp(judge)?;
         let (judged, saw): (Vec<Judged>, Vec<_>) = judged.into_iter().unzip();
         seen.extend(saw.into_iter().flatten());
@@ -360,14 +364,9 @@ impl PinsFile {
             return Err(format!("{id} is not what was shown any longer; look again and approve what it is now"));
         };
         let (source, tool) = id.split_once('/').unwrap_or(("", id));
-        let seen = Seen { digest: held.digest.clone(), way: held.way.clone() };
-        let pin = Pin {
-            digest: seen.digest.clone(),
-            way: seen.way.clone(),
-            approved: now(),
-            by: By::Operator,
-            definition: held.definition.clone(),
-        };
+        let seen = held.seen();
+        let Seen { digest, way } = seen.clone();
+        let pin = Pin { digest, way, approved: now(), by: By::Operator, definition: held.definition.clone() };
         let Some(approved) = self.upstreams.get_mut(source) else {
             return Err(format!("{id}: no such server was seen"));
         };
@@ -385,9 +384,15 @@ impl PinsFile {
             return Err(format!("{id} is not what was shown any longer; look again and refuse what it is now"));
         }
         held.denied = true;
-        let refused = Seen { digest: held.digest.clone(), way: held.way.clone() };
-        self.refused.entry(id.to_owned()).or_default().insert(refused);
+        self.note_refused();
         Ok(())
+    }
+
+    /// Notes what of that which waits was refused.
+    fn note_refused(&mut self) {
+        for (id, held) in self.held.iter().filter(|(_, held)| held.denied) {
+            self.refused.entry(id.clone()).or_default().insert(held.seen());
+        }
     }
 
     /// Approves what was approved in a later copy and neither approved nor refused here. Returns how many.
@@ -400,11 +405,10 @@ impl PinsFile {
             for (tool, pin) in approved.tools.iter().flat_map(|(tool, pins)| pins.iter().map(move |pin| (tool, pin))) {
                 let id = format!("{source}/{tool}");
                 let seen = Seen { digest: pin.digest.clone(), way: pin.way.clone() };
-                let is_refused = self.refused.get(&id).is_some_and(|refused| refused.contains(&seen));
-                let waits = self.held.get(&id).is_some_and(|held| held.is(&seen));
+                let waits = self.held.get(&id).is_some_and(|held| held.seen() == seen);
                 let is_newer = known.pin(tool, &pin.way).is_some_and(|here| here.approved > pin.approved);
                 let is_here = known.pin(tool, &pin.way).is_some_and(|here| here.digest == pin.digest);
-                if is_newer || is_here || is_refused {
+                if is_newer || is_here || is_refused(&self.refused, &id, &seen) {
                     continue;
                 }
                 if waits {
@@ -424,7 +428,20 @@ impl PinsFile {
         count
     }
 
+    /// Judges what servers say, and tells of each what of it was seen; `before` is what was seen before.
     fn judge(
+        &mut self,
+        arrivals: &[Arrival<'_>],
+        trust: Trust,
+        errors: &dyn Fn(&str, &str) -> Vec<String>,
+        before: &HashMap<String, Seen>,
+    ) -> Vec<(Judged, Vec<(String, Seen)>)> {
+        // As a file of before has it, which knows of no other refusals.
+        self.note_refused();
+        arrivals.iter().map(|arrival| self.judge_one(arrival, trust, errors, before)).collect()
+    }
+
+    fn judge_one(
         &mut self,
         Arrival { server, rules, tools }: &Arrival<'_>,
         trust: Trust,
@@ -433,11 +450,6 @@ impl PinsFile {
     ) -> (Judged, Vec<(String, Seen)>) {
         let source = &server.name;
         let way = way(server);
-        // What was refused before that was noted.
-        for (id, held) in self.held.iter().filter(|(_, held)| held.denied) {
-            let seen = Seen { digest: held.digest.clone(), way: held.way.clone() };
-            self.refused.entry(id.clone()).or_default().insert(seen);
-        }
         // What seems new may be what was lost, and may have changed since.
         let trust = if self.lost.is_some() { Trust::Approve } else { trust };
         let first_seen = now();
@@ -458,12 +470,13 @@ impl PinsFile {
             let id = format!("{source}/{name}");
             let this = Seen { digest: digest.clone(), way: way.clone() };
             let is_news = before.get(&id) != Some(&this);
-            let is_refused = self.refused.get(&id).is_some_and(|refused| refused.contains(&this));
+            let is_refused = is_refused(&self.refused, &id, &this);
             let held = self.held.get(&id);
+            let is_held = held.is_some_and(|held| held.seen() == this);
             let pin = known.pin(name, &way);
             let is_pinned = pin.is_some_and(|pin| pin.digest == digest);
             let why = match pin {
-                _ if is_refused => Some(held.filter(|held| held.is(&this)).map_or(Why::Unapproved, |held| held.why)),
+                _ if is_refused => Some(held.filter(|_| is_held).map_or(Why::Unapproved, |held| held.why)),
                 _ if is_pinned || rules.trusted => None,
                 Some(_) => Some(Why::Changed),
                 None if has_moved => Some(Why::Moved),
@@ -476,9 +489,9 @@ impl PinsFile {
             let why = why.or_else(|| (!is_pinned && !findings.is_empty()).then_some(Why::Finding));
             saw.push((id.clone(), this.clone()));
             let Some(why) = why else {
-                // Nor does a gateway that trusts its server overwrite again and again what others approve.
+                // Another gateway may see another definition and trust it too: none writes over the other's again and again.
                 let is_put = pin.is_none_or(|pin| !is_pinned && is_news && pin.by != By::Operator);
-                // Another gateway may see another definition, which waits: only what is news here takes it away.
+                // Nor does it take away what waits there, but by news.
                 let is_over = |held: &Held| is_news || held.digest == digest && (is_pinned || is_put);
                 if held.is_some_and(|held| held.way == way && is_over(held)) {
                     self.held.remove(&id);
@@ -492,7 +505,7 @@ impl PinsFile {
                 continue;
             };
             // Of several that wait the one that somebody sees for the first time is shown, and one that is refused gives way.
-            if held.is_none_or(|held| !held.is(&this) && (is_news || held.denied && !is_refused)) {
+            if held.is_none_or(|held| !is_held && (is_news || held.denied && !is_refused)) {
                 let Seen { digest, way } = this;
                 let held = Held { why, seen: now(), digest, way, definition, findings, denied: is_refused };
                 self.held.insert(id, held);

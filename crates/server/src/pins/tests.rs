@@ -43,7 +43,7 @@ impl Gateway {
         (rules.trusted, rules.new_tools) = (self.trusted, new_tools);
         let tools: Vec<Value> = self.texts.iter().map(|(tool, text)| definition(tool, *text)).collect();
         let arrival = Arrival { server: &server, rules, tools: &tools };
-        let (judged, saw) = file.judge(&arrival, Trust::FirstUse, &|_, _| Vec::new(), &self.seen);
+        let (judged, saw) = file.judge(&[arrival], Trust::FirstUse, &|_, _| Vec::new(), &self.seen).swap_remove(0);
         self.seen.extend(saw);
         let shown = |tool: &str, text: u8| judged.definitions.contains(&definition(tool, text));
         let free = self.texts.iter().filter(|(tool, _)| !judged.held.contains(**tool));
@@ -54,7 +54,7 @@ impl Gateway {
 /// What an operator does, by what is listed.
 fn decide(file: &mut PinsFile, id: &str, approve: bool) -> Option<Seen> {
     let held = file.held.get(id)?;
-    let seen = Seen { digest: held.digest.clone(), way: held.way.clone() };
+    let seen = held.seen();
     if approve { file.approve(id, &seen.digest) } else { file.deny(id, &seen.digest) }.expect("it is what is shown");
     Some(seen)
 }
