@@ -47,6 +47,9 @@ const ROWS_AT_ONCE: usize = 2_000;
 /// The most tools that are ranked for a request of those that a store holds.
 pub const MAX_CANDIDATES: usize = 500;
 
+/// What lies under each of some keys; `None` where nothing does.
+type Values = Vec<Option<Vec<u8>>>;
+
 /// What a shared catalog lies in.
 ///
 /// Calls end within the time that is given with them, whatever the store does.
@@ -77,11 +80,11 @@ pub(crate) trait Store: Send + Sync {
     /// Returns which of these rows are of the snapshot.
     fn are_current(&self, head: &Head, rows: &[RowKey], within: Duration) -> Result<Vec<bool>, StoreError>;
 
-    /// Returns rows as they lie there, in the order of their keys; `None` for one that is not there.
-    fn rows(&self, head: &Head, rows: &[RowKey], within: Duration) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
+    /// Returns rows as they lie there, in the order of their keys.
+    fn rows(&self, head: &Head, rows: &[RowKey], within: Duration) -> Result<Values, StoreError>;
 
     /// As [`rows`](Self::rows), of sources.
-    fn sources(&self, head: &Head, rows: &[SourceKey], within: Duration) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
+    fn sources(&self, head: &Head, rows: &[SourceKey], within: Duration) -> Result<Values, StoreError>;
 }
 
 /// Milliseconds since 1970.

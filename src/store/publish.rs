@@ -97,8 +97,8 @@ fn publish_what_changed(
     let publishing = store.begin()?;
     publishing.mend()?;
     let before = store.current(READ)?;
-    // Where nothing tells which number is free, none may be taken.
-    if !all || before.is_none() {
+    // What is written anew takes the place of all that lies there, which goes afterwards.
+    if !all {
         publishing.collect(before.as_ref())?;
     }
     // What was published in another form is replaced as a whole.

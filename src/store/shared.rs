@@ -214,28 +214,31 @@ impl SharedEngine {
     ///
     /// As [`Engine::pick`]; where nothing is kept either, [`PickError::Worker`] tells what is wrong with the store.
     pub fn pick(&self, query: &Query, options: &PickOptions) -> Result<Selection, PickError> {
-        let snapshot = self.0.snapshot();
-        let current = &snapshot.head.current;
-        let report = |candidates| SnapshotReport { version: current.version, tools: current.tools, candidates };
+        let mut snapshot = self.0.snapshot();
         if let Some(whole) = &snapshot.whole {
             let fault = lock(&self.0.fault).reason.clone();
             let mut selection = whole.pick(query, options)?;
-            selection.snapshot = Some(report(None));
+            selection.snapshot = Some(snapshot.report(None));
             if let Some(reason) = fault {
-                let reason = format!("{reason}; picked from snapshot {} as it is kept here", current.version);
+                let reason =
+                    format!("{reason}; picked from snapshot {} as it is kept here", snapshot.head.current.version);
                 selection.degraded.insert(0, Degraded { stage: Stage::Store, reason });
             }
             return Ok(selection);
         }
         options.check()?;
-        let mode = if snapshot.of.embedders.is_empty() { Mode::Keyword } else { Mode::Hybrid };
-        let mode = options.mode.unwrap_or(mode);
         let deadline = Deadline::after(options.timeout);
         let mut embeddings = Embeddings::default();
+        let mut ask = |of: &Snapshot| self.0.candidates(of, query, options, deadline, &mut embeddings);
         let asked = self.0.ready().and_then(|()| {
-            self.0
-                .candidates(&snapshot, query, options, mode, deadline, &mut embeddings)
-                .inspect_err(|error| self.0.failed(error, Asked::ForAPick))
+            let mut asked = ask(&snapshot);
+            if let Err(StoreError::Damaged { .. }) = &asked
+                && let Some(successor) = self.0.successor(&snapshot, self.0.within(deadline))
+            {
+                asked = ask(&successor);
+                snapshot = successor;
+            }
+            asked.inspect_err(|error| self.0.failed(error, Asked::ForAPick))
         });
         let (engine, failed) = match asked {
             Ok(engine) => (engine, None),
@@ -248,14 +251,17 @@ impl SharedEngine {
         let options = PickOptions { timeout, ..options.clone() };
         let mut selection = engine.pick_embedded(query, &options, embeddings)?;
         let candidates = engine.catalog().len();
-        selection.snapshot = Some(report(Some(candidates)));
+        selection.snapshot = Some(snapshot.report(Some(candidates)));
         let status = match &failed {
             None => StageStatus::Ran,
             Some(error) => StageStatus::Failed { reason: error.to_string() },
         };
         selection.stages.insert(0, StageReport { stage: Stage::Store, status });
         if let Some(error) = failed {
-            let reason = format!("{error}; picked from the {candidates} tools of {} that are kept here", current.tools);
+            let reason = format!(
+                "{error}; picked from the {candidates} tools of {} that are kept here",
+                snapshot.head.current.tools
+            );
             selection.degraded.insert(0, Degraded { stage: Stage::Store, reason });
         }
         Ok(selection)
@@ -303,22 +309,44 @@ impl Shared {
         fault.until = None;
     }
 
+    /// How long the store may take to answer.
+    fn within(&self, deadline: Deadline) -> Duration {
+        match deadline.instant() {
+            // Half of what is left is for ranking.
+            Some(end) => self.store.timeout().min(end.saturating_duration_since(Instant::now()) / 2),
+            None => self.store.timeout(),
+        }
+    }
+
+    /// Waits for the snapshot that has taken the place of one whose generation was removed; `None` where none has, or not in time.
+    fn successor(&self, of: &Arc<Snapshot>, within: Duration) -> Option<Arc<Snapshot>> {
+        let end = Instant::now() + within;
+        if self.store.current(within).ok()?? == of.head.current {
+            return None;
+        }
+        while Instant::now() < end {
+            let now = self.snapshot();
+            if !Arc::ptr_eq(&now, of) {
+                return Some(now);
+            }
+            std::thread::sleep(LOOK / 20);
+        }
+        None
+    }
+
     /// Asks the store for candidates and makes an engine of them.
     fn candidates(
         &self,
         snapshot: &Snapshot,
         query: &Query,
         options: &PickOptions,
-        mode: Mode,
         deadline: Deadline,
         embeddings: &mut Embeddings,
     ) -> Result<Engine, StoreError> {
         let (store, head) = (&self.store, &snapshot.head);
-        let within = || match deadline.instant() {
-            // Half of what is left is for ranking.
-            Some(end) => store.timeout().min(end.saturating_duration_since(Instant::now()) / 2),
-            None => store.timeout(),
-        };
+        let within = || self.within(deadline);
+        let mode = if snapshot.of.embedders.is_empty() { Mode::Keyword } else { Mode::Hybrid };
+        let mode = options.mode.unwrap_or(mode);
         let mut embedded = Vec::new();
         if mode.uses_semantic() && !query.is_blank() {
             let embedders = &snapshot.of.embedders;
@@ -525,6 +553,11 @@ impl Snapshot {
         }
         let rows = in_order(rows);
         Ok(Engine::of_rows(Index::whole(of, &rows)?, &rows, None)?)
+    }
+
+    fn report(&self, candidates: Option<usize>) -> SnapshotReport {
+        let Current { version, tools, .. } = self.head.current;
+        SnapshotReport { version, tools, candidates }
     }
 
     /// Returns an engine of the tools that are kept here; `None` where there are none.

@@ -3,7 +3,7 @@
 use foldhash::{HashMap, HashMapExt};
 use serde::Serialize;
 
-use super::{READ, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError};
+use super::{READ, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError, Values};
 use crate::index::{Row, RowKey, SourceKey, SourceRow, TermCounts};
 
 /// The most faults that are told one by one.
@@ -76,7 +76,7 @@ pub fn status(store: &RedisStore) -> Result<StoreStatus, StoreError> {
 ///
 /// [`StoreError`] when it cannot be reached, or somebody publishes.
 pub fn collect(store: &RedisStore) -> Result<Collected, StoreError> {
-    let removing = store.begin_to_remove(store.current(READ)?)?;
+    let removing = store.begin_to_remove()?;
     removing.collect(store.current(READ)?.as_ref())
 }
 
@@ -108,11 +108,9 @@ pub fn verify(store: &RedisStore, progress: &dyn Fn(usize, usize)) -> Result<Ver
     let mut holding: HashMap<u64, (u32, u32)> = HashMap::new();
     let mut read = 0;
     for keys in keys.chunks(ROWS_AT_ONCE) {
-        for (key, bytes) in keys.iter().zip(store.rows(&head, keys, READ)?) {
-            let row = match bytes {
-                None => Err("it is not there".to_owned()),
-                Some(bytes) => Row::of_bytes(&bytes, *key, &head.models).map_err(|damaged| damaged.to_string()),
-            };
+        for (key, bytes) in keys.iter().zip(each(keys, &|keys| store.rows(&head, keys, READ))?) {
+            let row = bytes
+                .and_then(|bytes| Row::of_bytes(&bytes, *key, &head.models).map_err(|damaged| damaged.to_string()));
             match row {
                 Ok(row) => {
                     sources.extend(row.source);
@@ -138,14 +136,30 @@ pub fn verify(store: &RedisStore, progress: &dyn Fn(usize, usize)) -> Result<Ver
     sources.sort_unstable();
     sources.dedup();
     for keys in sources.chunks(ROWS_AT_ONCE) {
-        for (key, bytes) in keys.iter().zip(store.sources(&head, keys, READ)?) {
-            match bytes.map(|bytes| SourceRow::of_bytes(&bytes, &head.models)) {
-                None => fault(format!("the source {key}: it is not there")),
-                Some(Err(damaged)) => fault(format!("the source {key}: {damaged}")),
-                Some(Ok(_)) => {}
-            }
+        for (key, bytes) in keys.iter().zip(each(keys, &|keys| store.sources(&head, keys, READ))?) {
+            let row = bytes
+                .and_then(|bytes| SourceRow::of_bytes(&bytes, &head.models).map_err(|damaged| damaged.to_string()));
+            row.err().into_iter().for_each(|reason| fault(format!("the source {key}: {reason}")));
         }
     }
     (found.tools, found.sources) = (read, sources.len());
     Ok(found)
+}
+
+/// Reads what lies under keys; where that cannot be read of all at once, of each by itself, with what is wrong there.
+fn each<K>(
+    keys: &[K],
+    read: &dyn Fn(&[K]) -> Result<Values, StoreError>,
+) -> Result<Vec<Result<Vec<u8>, String>>, StoreError> {
+    match (read(keys), keys) {
+        (Ok(values), _) => {
+            Ok(values.into_iter().map(|value| value.ok_or_else(|| "it is not there".to_owned())).collect())
+        }
+        (Err(StoreError::Damaged { reason, .. }), [_]) => Ok(vec![Err(reason)]),
+        (Err(StoreError::Damaged { .. }), _) => {
+            let (one, other) = keys.split_at(keys.len() / 2);
+            Ok([each(one, read)?, each(other, read)?].into_iter().flatten().collect())
+        }
+        (Err(error), _) => Err(error),
+    }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use picktools::catalog::Changes;
 use picktools::selection::Stage;
-use picktools::store::{SharedEngine, StoreError, collect, publish, publish_anew, verify};
+use picktools::store::{SharedEngine, StoreError, collect, publish, publish_anew, status, verify};
 use picktools::{Catalog, Engine, PickOptions, Selection, Tool};
 use redis::Value;
 
@@ -167,8 +167,10 @@ fn what_is_none_of_ours_under_our_keys_is_an_error_and_never_a_tool() {
     // A row of another kind is named.
     server.ask(&["RENAME", &rows[3], "aside"]);
     server.ask(&["SET", &rows[3], "text"]);
-    let refused = verify(&store(&server.url(), "acme"), &|_, _| {}).expect_err("it cannot be read");
-    assert!(refused.to_string().contains(&rows[3]), "{refused}");
+    let found = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("the others can be read");
+    let (_, row) = rows[3].rsplit_once(':').expect("a key of a row");
+    let is_told = |fault: &String| fault.contains(row) && fault.contains("it is a string, and no hash");
+    assert!(found.told.iter().any(is_told), "{:?}", found.told);
     server.ask(&["DEL", &rows[3]]);
     server.ask(&["RENAME", "aside", &rows[3]]);
     // Another tool's row under each key: it is not the row that its key says.
@@ -229,6 +231,32 @@ fn an_index_that_is_gone_is_told_and_the_rows_that_are_kept_stand_in() {
     let selection = pick(&reader, REQUEST, &wide());
     assert!(is_degraded(&selection));
     assert_eq!(ids(&selection).first(), Some(&expected));
+}
+
+#[test]
+fn a_pick_whose_generation_another_has_just_replaced_is_of_that_one() {
+    let (server, engine, _) = with_workplace();
+    let expected = best(&shared(&server.url(), 0));
+    for _ in 0..5 {
+        // Nothing is kept that could stand in.
+        let reader = shared(&server.url(), 0);
+        let publication = publish_anew(&engine, &store(&server.url(), "acme"), &|_, _| {}).expect("it is published");
+        let selection = pick(&reader, REQUEST, &wide());
+        assert_eq!(ids(&selection).first(), Some(&expected));
+        assert_eq!(selection.snapshot.map(|snapshot| snapshot.version), Some(publication.version));
+        assert!(selection.degraded.is_empty(), "{:?}", selection.degraded);
+    }
+}
+
+#[test]
+fn what_nobody_listens_at_or_wants_a_password_is_told_with_what_to_do() {
+    let mut server = StoreServer::start(&[]);
+    server.ask(&["CONFIG", "SET", "requirepass", "s3cret-word"]);
+    let told = status(&store(&server.url(), "acme")).expect_err("it is closed").to_string();
+    assert!(told.contains("give its user and password") && !told.contains("s3cret-word"), "{told}");
+    server.kill();
+    let told = status(&store(&server.url(), "acme")).expect_err("it is gone").to_string();
+    assert!(told.contains("start the server, or correct the address"), "{told}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Which store is shared with others, for the commands that use one.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 #[cfg(feature = "redis")]
 use picktools::store::{RedisOptions, RedisStore};
@@ -9,8 +9,18 @@ use picktools_server::Store;
 
 use crate::heading;
 
-/// Where the address of a store may stand.
-const VARIABLE: &str = "PICKTOOLS_STORE";
+/// The variables in which the address of a store and a tenant may stand.
+const ADDRESS: &str = "PICKTOOLS_STORE";
+const TENANT: &str = "PICKTOOLS_TENANT";
+
+/// Returns what a variable says; `None` where it is not set.
+fn read(variable: &str) -> anyhow::Result<Option<String>> {
+    match std::env::var(variable) {
+        Ok(value) => Ok(Some(value)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(error) => Err(error).context(variable.to_owned()),
+    }
+}
 
 /// A store that several processes share.
 #[derive(Args)]
@@ -21,22 +31,22 @@ pub(super) struct StoreArgs {
     /// password.
     #[arg(long, value_name = "URL|env")]
     store: Option<String>,
-    /// Whose part of the store: tenants share nothing. 1 to 64 of a-z, 0-9 and -.
-    #[arg(long, value_name = "NAME", env = "PICKTOOLS_TENANT", default_value = "default")]
-    tenant: String,
+    /// Whose part of the store: tenants share nothing. 1 to 64 of a-z, 0-9 and -. Else what PICKTOOLS_TENANT says, or `default`.
+    #[arg(long, value_name = "NAME", requires = "store")]
+    tenant: Option<String>,
 }
 
 impl StoreArgs {
     /// The store of a catalog, where one is named.
     #[cfg(feature = "redis")]
     pub(super) fn catalog_store(&self) -> anyhow::Result<Option<RedisStore>> {
-        self.store_of(self.tenant.clone())
+        self.store_of(self.tenant()?)
     }
 
     /// Where sets are published to be measured: in a part of the store that nothing else is in.
     #[cfg(feature = "redis")]
     pub(super) fn store_of_sets(&self) -> anyhow::Result<Option<RedisStore>> {
-        self.store_of(format!("{}-eval", self.tenant))
+        self.store_of(format!("{}-eval", self.tenant()?))
     }
 
     #[cfg(feature = "redis")]
@@ -48,7 +58,8 @@ impl StoreArgs {
     /// The store of what gateways keep, where one is named.
     #[cfg(feature = "server")]
     pub(super) fn open(&self) -> anyhow::Result<Option<Store>> {
-        Ok(self.address()?.map(|address| Store::open(&address, &self.tenant)).transpose()?)
+        let Some(address) = self.address()? else { return Ok(None) };
+        Ok(Some(Store::open(&address, &self.tenant()?)?))
     }
 
     /// Whether a store is named.
@@ -59,8 +70,19 @@ impl StoreArgs {
 
     fn address(&self) -> anyhow::Result<Option<String>> {
         match self.store.as_deref() {
-            Some("env") => Ok(Some(std::env::var(VARIABLE).with_context(|| format!("--store env reads {VARIABLE}"))?)),
+            Some("env") => match read(ADDRESS)?.filter(|address| !address.is_empty()) {
+                Some(address) => Ok(Some(address)),
+                None => bail!("--store env reads {ADDRESS}, which is not set, or empty"),
+            },
             address => Ok(address.map(str::to_owned)),
         }
+    }
+
+    fn tenant(&self) -> anyhow::Result<String> {
+        let named = match &self.tenant {
+            Some(tenant) => Some(tenant.clone()),
+            None => read(TENANT)?,
+        };
+        Ok(named.unwrap_or_else(|| "default".to_owned()))
     }
 }

@@ -1,6 +1,7 @@
 //! Redis 8, or Redis or Valkey with RediSearch 2.10 and newer, as a store.
 
 mod keys;
+mod mending;
 mod search;
 mod writing;
 
@@ -10,13 +11,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use half::f16;
-use redis::{Connection, Pipeline, Value};
+use redis::{Connection, ErrorKind, Pipeline, Value};
 
 use self::keys::{Generation, Keys};
 pub(super) use self::writing::TermChanges;
 use super::first_stage::{FirstStage, Words};
 use super::head::{Current, FORMAT, Head};
-use super::{MAX_CANDIDATES, Store, StoreError, lock};
+use super::{MAX_CANDIDATES, Store, StoreError, Values, lock};
 use crate::index::{RowKey, SourceKey, TermCounts};
 
 /// The most connections that are kept for the next call.
@@ -139,6 +140,10 @@ impl RedisStore {
                 self.unavailable(format!("it is full ({OOM}: maxmemory is reached); {remedy}"))
             } else if said.contains("unknown command") {
                 self.unavailable(format!("{error}; it needs RediSearch 2.10 or newer, which Redis 8 has"))
+            } else if error.is_connection_refusal() {
+                self.unavailable("nothing listens there; start the server, or correct the address")
+            } else if error.kind() == ErrorKind::AuthenticationFailed || said.contains("noauth") {
+                self.unavailable(format!("{error}; give its user and password in the address"))
             } else {
                 self.unavailable(error)
             }
@@ -175,7 +180,7 @@ impl RedisStore {
         keys: impl Iterator<Item = String>,
         field: Option<&str>,
         within: Duration,
-    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+    ) -> Result<Values, StoreError> {
         let keys: Vec<String> = keys.collect();
         let mut values = Vec::with_capacity(keys.len());
         for keys in keys.chunks(ROWS_AT_ONCE) {
@@ -352,12 +357,12 @@ impl Store for RedisStore {
         if are.len() == rows.len() { Ok(are) } else { Err(self.damaged(place, "it answers for other tools")) }
     }
 
-    fn rows(&self, head: &Head, rows: &[RowKey], within: Duration) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+    fn rows(&self, head: &Head, rows: &[RowKey], within: Duration) -> Result<Values, StoreError> {
         let generation = self.generation(head);
         self.values(rows.iter().map(|&row| generation.tool(row)), Some(search::ROW), within)
     }
 
-    fn sources(&self, head: &Head, rows: &[SourceKey], within: Duration) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+    fn sources(&self, head: &Head, rows: &[SourceKey], within: Duration) -> Result<Values, StoreError> {
         let generation = self.generation(head);
         self.values(rows.iter().map(|&row| generation.source(row)), None, within)
     }

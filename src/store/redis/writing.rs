@@ -8,21 +8,20 @@ use foldhash::HashMap;
 use redis::{Connection, Pipeline, Value};
 
 use super::keys::Generation;
+use super::mending::number;
 use super::search::{self, EXAMPLE_WORDS, NAME_WORDS, NAMES, POLICY, ROW, SOURCE, WORDS, tag, vector_field};
 use super::{OOM, ROWS_AT_ONCE, RedisStore, kind, vector_bytes};
 use crate::index::{Row, RowKey, SourceKey, SourceRow};
 use crate::store::first_stage::name_tag;
 use crate::store::head::{Current, Head, policy_tag, source_tag};
-use crate::store::{Collected, StoreError};
+use crate::store::{Collected, Store as _, StoreError};
 
 /// How long a write may take: many rows go into an index at once.
-const WRITE: Duration = Duration::from_secs(30);
+pub(super) const WRITE: Duration = Duration::from_secs(30);
 /// For how long a publisher has the lock that is not heard of any more.
 const LOCKED_MS: u64 = 60_000;
 /// How many rows are written at once.
 const ROWS_A_WRITE: usize = 200;
-/// The largest number of a version or generation that is believed.
-const MOST_NUMBER: u64 = 1 << 53;
 /// The most times that a word stands in a document.
 const MOST_REPEATS: u16 = 4;
 
@@ -31,7 +30,7 @@ pub(crate) type TermChanges = HashMap<u64, [i64; 3]>;
 
 /// A publisher's hold on a tenant's part of a store; let go of when it is dropped.
 pub(crate) struct Publishing<'s> {
-    store: &'s RedisStore,
+    pub(super) store: &'s RedisStore,
     hold: Hold,
 }
 
@@ -39,8 +38,15 @@ pub(crate) struct Publishing<'s> {
 enum Hold {
     /// The lock, with this in it.
     Lock(String),
-    /// In a store that is too full for a lock, that there is none and this snapshot is the current one still.
+    /// Nothing, in a store that is too full for a lock: each write is done only while nobody has one and this is the snapshot still.
     Snapshot(Option<Current>),
+}
+
+/// Which snapshot must be the current one for a write to be done.
+#[derive(Clone, Copy)]
+enum Expected<'c> {
+    Any,
+    This(Option<&'c Current>),
 }
 
 impl Drop for Publishing<'_> {
@@ -51,7 +57,7 @@ impl Drop for Publishing<'_> {
         // One that cannot be let go of runs out by itself.
         let mut free = redis::pipe();
         free.atomic().cmd("DEL").arg(self.store.keys.lock());
-        if let Err(error) = self.transact(self.store.timeout, None, &free) {
+        if let Err(error) = self.transact(self.store.timeout, Expected::Any, &free) {
             tracing::warn!(target: "picktools::store", %error, "the lock of a publication runs out in a minute");
         }
     }
@@ -77,11 +83,11 @@ impl RedisStore {
 
     /// Begins to remove, as the only one who writes. In a store that is full there is no room for a lock: nothing more is removed then
     /// once somebody else has begun to publish.
-    pub(crate) fn begin_to_remove(&self, current: Option<Current>) -> Result<Publishing<'_>, StoreError> {
+    pub(crate) fn begin_to_remove(&self) -> Result<Publishing<'_>, StoreError> {
         match self.begin() {
             Err(StoreError::Unavailable { reason, .. }) if reason.contains(OOM) => {
                 self.let_lock_run_out()?;
-                Ok(Publishing { store: self, hold: Hold::Snapshot(current) })
+                Ok(Publishing { store: self, hold: Hold::Snapshot(self.current(WRITE)?) })
             }
             begun => begun,
         }
@@ -98,55 +104,6 @@ impl RedisStore {
 }
 
 impl Publishing<'_> {
-    /// Removes what stands under keys of the tenant that cannot be read, as nobody can go on from that, and notes all generations that
-    /// there are keys of, where they are not known.
-    pub(crate) fn mend(&self) -> Result<(), StoreError> {
-        let keys = &self.store.keys;
-        let (current, counter, generations) = (keys.current(), keys.counter(), keys.generations());
-        let (mended, are_known) = self.store.ask(self.store.timeout, |connection| {
-            let snapshot = match Lies::under(&current, connection)? {
-                Lies::Nothing => Some(None),
-                Lies::Text(text) => serde_json::from_slice::<Current>(&text).ok().map(Some),
-                Lies::Set(_) | Lies::Else => None,
-            };
-            let is_counter = match Lies::under(&counter, connection)? {
-                Lies::Nothing => true,
-                Lies::Text(text) => number(&text).is_some(),
-                Lies::Set(_) | Lies::Else => false,
-            };
-            let known: Option<BTreeSet<u64>> = match Lies::under(&generations, connection)? {
-                Lies::Nothing => Some(BTreeSet::new()),
-                Lies::Set(members) => members.iter().map(|member| number(member)).collect(),
-                Lies::Text(_) | Lies::Else => None,
-            };
-            let mut mended = Vec::new();
-            let sound = [(snapshot.is_some(), &current), (is_counter, &counter), (known.is_some(), &generations)];
-            for (_, key) in sound.into_iter().filter(|(is_sound, _)| !is_sound) {
-                redis::cmd("DEL").arg(key).exec(connection)?;
-                mended.push(key);
-            }
-            let of_snapshot = snapshot.flatten().map(|snapshot| snapshot.generation);
-            let are_known =
-                known.is_some_and(|known| of_snapshot.is_some_and(|generation| known.contains(&generation)));
-            Ok((mended, are_known))
-        })?;
-        for key in mended {
-            tracing::warn!(target: "picktools::store", key, "what stood there could not be read, and was removed");
-        }
-        if are_known {
-            return Ok(());
-        }
-        let mut there: BTreeSet<u64> = BTreeSet::new();
-        self.each_key(keys.all(), |found| {
-            there.extend(found.iter().filter_map(|key| keys.generation_of(key)));
-            Ok(())
-        })?;
-        if there.is_empty() {
-            return Ok(());
-        }
-        self.store.ask(WRITE, |connection| redis::cmd("SADD").arg(&generations).arg(&there).exec(connection))
-    }
-
     /// Returns the next number, of a version or of a generation: larger than that of the snapshot before and of all generations, also where
     /// the counter is lost.
     pub(crate) fn next_number(&self, before: Option<&Current>) -> Result<u64, StoreError> {
@@ -289,7 +246,7 @@ impl Publishing<'_> {
         let generation = self.store.generation(head);
         let mut writes = self.switching(head)?;
         writes.cmd("DEL").arg(generation.staged());
-        self.transact(WRITE, Some(before), &writes)
+        self.transact(WRITE, Expected::This(before), &writes)
     }
 
     /// Makes a change of the generation the current snapshot, in one step.
@@ -326,7 +283,7 @@ impl Publishing<'_> {
                 |connection: &mut Connection| redis::cmd("SADD").arg(generation.staged()).arg(gone).exec(connection);
             self.store.ask(WRITE, add)?;
         }
-        self.transact(WRITE, Some(Some(before)), &writes)?;
+        self.transact(WRITE, Expected::This(Some(before)), &writes)?;
         // Whoever still has the snapshot before does without the rows that are gone.
         self.remove(gone.iter().map(|key| generation.tool(*key)).chain([generation.staged()]))
     }
@@ -343,24 +300,18 @@ impl Publishing<'_> {
         Ok(writes)
     }
 
-    /// Writes all or nothing: nothing where somebody else publishes by now, or another snapshot is the current one than is `expected`,
-    /// where that matters.
-    fn transact(
-        &self,
-        within: Duration,
-        expected: Option<Option<&Current>>,
-        writes: &Pipeline,
-    ) -> Result<(), StoreError> {
+    /// Writes all or nothing: nothing where somebody else publishes by now, or another snapshot is the current one than is expected.
+    fn transact(&self, within: Duration, expected: Expected<'_>, writes: &Pipeline) -> Result<(), StoreError> {
         let (current, lock) = (self.store.keys.current(), self.store.keys.lock());
         let expected = match &self.hold {
             Hold::Lock(_) => expected,
-            Hold::Snapshot(before) => Some(before.as_ref()),
+            Hold::Snapshot(before) => Expected::This(before.as_ref()),
         };
         let done = self.store.ask(within, |connection: &mut Connection| {
             redis::cmd("WATCH").arg(&current).arg(&lock).exec(connection)?;
             let holder: Option<String> = redis::cmd("GET").arg(&lock).query(connection)?;
             let mut is_alone = self.is_held(holder.as_deref());
-            if let Some(before) = expected {
+            if let Expected::This(before) = expected {
                 let now: Option<Vec<u8>> = redis::cmd("GET").arg(&current).query(connection)?;
                 let now: Option<Current> = now.and_then(|now| serde_json::from_slice(&now).ok());
                 is_alone &= now.as_ref() == before;
@@ -380,7 +331,7 @@ impl Publishing<'_> {
         for keys in keys.chunks(ROWS_A_WRITE) {
             let mut removal = redis::pipe();
             removal.atomic().cmd("PEXPIRE").arg(self.store.keys.lock()).arg(LOCKED_MS).cmd("UNLINK").arg(keys);
-            self.transact(WRITE, None, &removal)?;
+            self.transact(WRITE, Expected::Any, &removal)?;
         }
         Ok(())
     }
@@ -389,7 +340,7 @@ impl Publishing<'_> {
     fn forget(&self, generation: u64) -> Result<(), StoreError> {
         let mut removal = redis::pipe();
         removal.atomic().cmd("SREM").arg(self.store.keys.generations()).arg(generation);
-        self.transact(WRITE, None, &removal)
+        self.transact(WRITE, Expected::Any, &removal)
     }
 
     /// Removes what publications left behind that were cut off, and generations that are not the current one's.
@@ -431,7 +382,7 @@ impl Publishing<'_> {
     fn drop_index(&self, generation: u64) -> Result<(), StoreError> {
         let mut removal = redis::pipe();
         removal.atomic().cmd("FT.DROPINDEX").arg(self.store.keys.generation(generation).index());
-        match self.transact(WRITE, None, &removal) {
+        match self.transact(WRITE, Expected::Any, &removal) {
             Err(StoreError::Damaged { reason, .. }) => {
                 tracing::debug!(target: "picktools::store", %reason, generation, "there is no index of it");
                 Ok(())
@@ -456,7 +407,7 @@ impl Publishing<'_> {
     }
 
     /// Tells the keys that begin so, many at a time.
-    fn each_key(
+    pub(super) fn each_key(
         &self,
         beginning: &str,
         mut tell: impl FnMut(Vec<String>) -> Result<(), StoreError>,
@@ -482,32 +433,6 @@ impl Publishing<'_> {
             }
         }
     }
-}
-
-/// What lies under a key.
-enum Lies {
-    Nothing,
-    Text(Vec<u8>),
-    Set(Vec<Vec<u8>>),
-    Else,
-}
-
-impl Lies {
-    fn under(key: &str, connection: &mut Connection) -> redis::RedisResult<Self> {
-        let kind: String = redis::cmd("TYPE").arg(key).query(connection)?;
-        Ok(match kind.as_str() {
-            "none" => Self::Nothing,
-            "string" => Self::Text(redis::cmd("GET").arg(key).query(connection)?),
-            "set" => Self::Set(redis::cmd("SMEMBERS").arg(key).query(connection)?),
-            _ => Self::Else,
-        })
-    }
-}
-
-/// Reads a number as the store itself would count on from it.
-fn number(text: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(text).ok()?;
-    text.parse().ok().filter(|number: &u64| *number <= MOST_NUMBER && number.to_string() == text)
 }
 
 impl RedisStore {

@@ -93,6 +93,11 @@ fn a_store_that_cannot_be_used_is_told_without_its_password() {
     assert_eq!(run(&["--store", "env"]).0, Some(0), "by the variable");
     let (code, told) = run(&["--store", "env", "--tenant", "A b"]);
     assert!(code == Some(2) && told.contains("--tenant"), "{told}");
+    let (code, told) = run(&["--tenant", "acme"]);
+    assert!(code == Some(2) && told.contains("--store"), "a tenant of no store: {told}");
+    let output =
+        picktools(&["store", "status", "--store", "env"]).env("PICKTOOLS_STORE", "").output().expect("it runs");
+    assert!(output.status.code() == Some(2) && stderr(&output).contains("PICKTOOLS_STORE"), "{}", stderr(&output));
     let (code, help) = run(&["--help"]);
     assert!(code == Some(0) && help.contains("PICKTOOLS_STORE") && !help.contains("s3cret-word"), "{help}");
     for url in ["http://:s3cret-word@x", "redis://:s3cret-word@127.0.0.1:1/0"] {
