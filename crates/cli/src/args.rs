@@ -344,7 +344,7 @@ fn api_key() -> anyhow::Result<Option<String>> {
 }
 
 /// The value of the first variable that is set, were it to nothing.
-#[cfg(any(feature = "endpoint", feature = "llm"))]
+#[cfg(any(feature = "endpoint", feature = "llm", feature = "redis", feature = "server"))]
 pub(super) fn first_variable(names: impl Iterator<Item = &'static str>) -> anyhow::Result<Option<String>> {
     for name in names {
         match std::env::var(name) {

@@ -1,26 +1,18 @@
 //! Which store is shared with others, for the commands that use one.
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 #[cfg(feature = "redis")]
 use picktools::store::{RedisOptions, RedisStore};
 #[cfg(feature = "server")]
 use picktools_server::Store;
 
+use crate::args::first_variable;
 use crate::heading;
 
 /// The variables in which the address of a store and a tenant may stand.
 const ADDRESS: &str = "PICKTOOLS_STORE";
 const TENANT: &str = "PICKTOOLS_TENANT";
-
-/// Returns what a variable says; `None` where it is not set.
-fn read(variable: &str) -> anyhow::Result<Option<String>> {
-    match std::env::var(variable) {
-        Ok(value) => Ok(Some(value)),
-        Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(error) => Err(error).context(variable.to_owned()),
-    }
-}
 
 /// A store that several processes share.
 #[derive(Args)]
@@ -70,7 +62,7 @@ impl StoreArgs {
 
     fn address(&self) -> anyhow::Result<Option<String>> {
         match self.store.as_deref() {
-            Some("env") => match read(ADDRESS)?.filter(|address| !address.is_empty()) {
+            Some("env") => match first_variable([ADDRESS].into_iter())?.filter(|address| !address.is_empty()) {
                 Some(address) => Ok(Some(address)),
                 None => bail!("--store env reads {ADDRESS}, which is not set, or empty"),
             },
@@ -81,7 +73,7 @@ impl StoreArgs {
     fn tenant(&self) -> anyhow::Result<String> {
         let named = match &self.tenant {
             Some(tenant) => Some(tenant.clone()),
-            None => read(TENANT)?,
+            None => first_variable([TENANT].into_iter())?,
         };
         Ok(named.unwrap_or_else(|| "default".to_owned()))
     }
