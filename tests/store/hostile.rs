@@ -108,9 +108,10 @@ fn random_texts_in_query_syntax_are_never_a_query() {
         any::<String>(),
     ];
     let texts = (prop::collection::vec(text.clone(), 1..4), prop::collection::vec(text, 1..3));
-    let mut runner = TestRunner::new(Config { cases: 1, failure_persistence: None, ..Config::default() });
     let mut rounds = 0;
     while Instant::now() < until {
+        // One of its own for each round: a runner counts its cases over all runs.
+        let mut runner = TestRunner::new(Config { cases: 1, failure_persistence: None, ..Config::default() });
         let attempted = runner.run(&texts, |(texts, requests)| {
             attempt(&server, &texts, &requests);
             Ok(())
