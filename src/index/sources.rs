@@ -174,6 +174,8 @@ pub(crate) struct Counted {
 pub(crate) struct SourceRow {
     terms: Terms,
     counts: Vec<u16>,
+    /// How many words it has, as its tools count them.
+    length: u32,
     /// By each model, one tool a row.
     vectors: Vec<Rows>,
     tools: usize,
@@ -183,7 +185,8 @@ impl SourceRow {
     /// Takes the terms of a source in ascending order, each with how many tools hold it.
     pub(super) fn new(held: impl Iterator<Item = (TermKey, u16)>, vectors: Vec<Rows>, tools: usize) -> Self {
         let (terms, counts): (Vec<TermKey>, Vec<u16>) = held.unzip();
-        Self { terms: Terms::of(terms.into_iter()), counts, vectors, tools }
+        let length = counts.iter().map(|&count| u32::from(count)).sum();
+        Self { terms: Terms::of(terms.into_iter()), counts, length, vectors, tools }
     }
 
     pub(super) fn terms(&self) -> &Terms {
@@ -205,10 +208,6 @@ impl SourceRow {
     /// Returns the terms that it holds.
     pub(crate) fn held(&self) -> impl Iterator<Item = u64> {
         self.terms.keys().iter().map(|term| term.0)
-    }
-
-    fn norm(&self, average: f32) -> f32 {
-        norm(self.counts.iter().map(|&count| u32::from(count)).sum(), average)
     }
 
     fn count(&self, term: TermKey) -> Option<u16> {
@@ -358,7 +357,7 @@ impl Sources {
         Self {
             of: Of::new(of),
             sizes: rows.iter().map(|row| number(row.tools)).collect(),
-            norms: rows.iter().map(|row| row.norm(counted.average)).collect(),
+            norms: rows.iter().map(|row| norm(row.length, counted.average)).collect(),
             words: Words::Some { rows, counted: Arc::clone(counted), holding },
         }
     }
@@ -403,7 +402,12 @@ impl Sources {
                     }
                 }
                 Words::Some { rows, counted, holding } => {
-                    let idf = idf(counted.sources, holding.get(&key).map_or(1, |&holding| holding.max(1) as usize));
+                    let holding = holding.get(&key).map_or(1, |&holding| holding as usize);
+                    // What none of all sources holds is in none of these.
+                    if holding == 0 {
+                        continue;
+                    }
+                    let idf = idf(counted.sources, holding);
                     for (source, row) in rows.iter().enumerate() {
                         row.count(key).into_iter().for_each(|tools| add(source, idf, tools));
                     }

@@ -32,7 +32,7 @@ use self::owners::Owners;
 use crate::catalog::spelling::normalise;
 use crate::catalog::{Alias, Catalog, is_reserved};
 use crate::ranking::ToolId;
-use crate::saved::{SavedError, Writer};
+use crate::saved::{FEW, SavedError, Writer};
 
 /// How far off a word may be to count as a misspelt name, 0..1.
 const SUGGESTION_SIMILARITY: f64 = 0.8;
@@ -147,7 +147,7 @@ impl NameTable {
         }
         // An untrusted name counts by itself only where nobody else has it and the ecosystem does not.
         if catalog.tools().iter().any(|tool| tool.untrusted) {
-            let known: HashSet<String> = names.par_iter().map(|(name, _)| normalise(name)).collect();
+            let known: HashSet<String> = names.par_iter().with_min_len(FEW).map(|(name, _)| normalise(name)).collect();
             for (id, tool) in catalog.ids().zip(catalog.tools()).filter(|(_, tool)| tool.untrusted) {
                 let is_own = catalog.may_have_bare_name(id) && !is_reserved(&tool.name);
                 if is_own && !known.contains(&normalise(&tool.name)) {
@@ -174,7 +174,8 @@ impl NameTable {
             }
         });
         let written: Vec<(&str, &[Resolved])> = tools.iter().collect();
-        let normalised = written.into_par_iter().map(|(name, owners)| (Cow::Owned(normalise(name)), owners));
+        let normalised =
+            written.into_par_iter().with_min_len(FEW).map(|(name, owners)| (Cow::Owned(normalise(name)), owners));
         let mut normalised: Vec<(Cow<'_, str>, &[Resolved])> = normalised.collect();
         normalised.retain(|(normal, _)| !normal.is_empty());
         let normalised = Owners::new(normalised, |given, owners: &mut Vec<Resolved>| {

@@ -4,6 +4,9 @@ use rayon::prelude::*;
 
 use super::{SavedError, SavedFile, Writer};
 
+/// So many texts are read faster than another thread is woken.
+pub(crate) const FEW: usize = 512;
+
 /// Different texts in the order of their hashes, and of the texts where these are the same: whoever makes texts of one hash
 /// gains nothing, as a text is always found in logarithmic time.
 #[derive(Debug, Default, PartialEq)]
@@ -29,7 +32,7 @@ impl Texts {
     ) -> Self {
         let text = |place: usize| texts[place].0.as_ref();
         let mut order: Vec<(u64, usize)> =
-            (0..texts.len()).into_par_iter().map(|place| (fnv1a(text(place)), place)).collect();
+            (0..texts.len()).into_par_iter().with_min_len(FEW).map(|place| (fnv1a(text(place)), place)).collect();
         order.par_sort_unstable();
         // Of one hash are texts that are the same, but for what is not by chance.
         for same in order.chunk_by_mut(|(one, _), (other, _)| one == other) {
