@@ -4,6 +4,7 @@
 //! text can be taken for a part of a query.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use ndarray::Array2;
 
@@ -20,10 +21,11 @@ use crate::text::TermKind;
 
 /// The most parts of a request that are asked for by themselves.
 const MAX_PARTS: usize = 4;
-/// How many candidates the whole request has, by words and by each model.
-const OF_WHOLE: usize = 64;
-/// How many each of its parts has.
-const OF_PART: usize = 24;
+/// How many candidates the whole request has for each tool that may be picked, by words and by each model; each of its parts has half as
+/// many. `docs/results.md` has what fewer and more give.
+const FOR_A_PICK: usize = 4;
+/// The fewest and the most of those.
+const OF_WHOLE: RangeInclusive<usize> = 32..=128;
 /// The most names that a request is read for.
 const MAX_MENTIONS: usize = 32;
 
@@ -143,19 +145,21 @@ impl FirstStage {
         embedded: &[(usize, Array2<f32>)],
         whole: &Whole,
     ) -> Self {
+        let of_whole = options.max_candidates.saturating_mul(FOR_A_PICK).clamp(*OF_WHOLE.start(), *OF_WHOLE.end());
+        let of_part = of_whole / 2;
         let mut texts = Vec::new();
         if mode.uses_keyword() {
             let sentences = query.sentences();
-            texts.push(Words::of(&sentences, OF_WHOLE));
-            texts.push(Words::of(&query.conversation_sentences(), OF_WHOLE));
+            texts.push(Words::of(&sentences, of_whole));
+            texts.push(Words::of(&query.conversation_sentences(), of_whole));
             let parts = query.clauses();
             let parts = if parts.len() > 1 { parts } else { Vec::new() };
-            texts.extend(parts.into_iter().take(MAX_PARTS).map(|part| Words::of(&[part], OF_PART)));
+            texts.extend(parts.into_iter().take(MAX_PARTS).map(|part| Words::of(&[part], of_part)));
             texts.retain(|words| !words.terms.is_empty());
         }
         let nearest = |&(model, ref rows): &(usize, Array2<f32>)| {
             let near = move |(place, row): (usize, ndarray::ArrayView1<'_, f32>)| {
-                let most = if place == 0 { OF_WHOLE } else { OF_PART };
+                let most = if place == 0 { of_whole } else { of_part };
                 let says_something = row.iter().any(|&value| value != 0.0);
                 says_something.then(|| Nearest { model, vector: row.to_vec(), most })
             };
