@@ -270,7 +270,8 @@ impl Index {
             let count = tools.len();
             let rows = |vectors: &Vectors| Rows::gathered(tools.iter().map(|&tool| vectors.place_of(tool)));
             let vectors = self.vectors.iter().filter_map(rows).collect();
-            Some((key?, SourceRow::new(held.into_iter(), vectors, count)))
+            let (terms, counts) = held.into_iter().unzip();
+            Some((key?, SourceRow::new(terms, counts, vectors, count)))
         };
         made.into_values().filter_map(row).collect()
     }

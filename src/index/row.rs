@@ -157,8 +157,9 @@ impl Row {
 
     /// The source that the tool is for itself.
     pub(crate) fn alone(&self) -> SourceRow {
-        let held = self.segment.postings.held().map(|(term, ..)| (term, 1));
-        SourceRow::new(held, self.segment.vectors.clone(), 1)
+        let terms: Vec<TermKey> = self.segment.postings.held().map(|(term, ..)| term).collect();
+        let counts = vec![1; terms.len()];
+        SourceRow::new(terms, counts, self.segment.vectors.clone(), 1)
     }
 
     /// Writes it down.
@@ -205,9 +206,9 @@ impl Row {
         let tool: Tool =
             serde_json::from_slice(definition).map_err(|error| DamagedRow(format!("its definition: {error}")))?;
         let length = u32::from_le_bytes(bytes.array()?);
-        let (terms, count) = bytes.terms()?;
-        let frequencies = bytes.numbers(count, u16::from_le_bytes)?;
-        let fields = bytes.take(count)?;
+        let terms = bytes.terms()?;
+        let frequencies = bytes.numbers(terms.len(), u16::from_le_bytes)?;
+        let fields = bytes.take(terms.len())?;
         if fields.contains(&0) {
             return Err(damaged("a term stands in no field"));
         }
@@ -220,7 +221,7 @@ impl Row {
             _ => Vec::new(),
         };
         bytes.end()?;
-        let postings = Postings::of_one_tool(terms, frequencies, fields, length);
+        let postings = Postings::of_one_tool(Terms::of(terms.into_iter()), frequencies, fields, length);
         let segment = Arc::new(Segment { postings, vectors, likenesses: vec![likeness] });
         let Standing { has_bare_name, source, copies } = standing;
         Ok(Self { tool: Arc::new(tool), digest, place, has_bare_name, source, copies, segment, examples })
@@ -232,7 +233,7 @@ impl SourceRow {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         put_length(&mut out, self.terms().len());
-        self.terms().keys().iter().for_each(|term| out.extend(term.0.to_le_bytes()));
+        self.terms().iter().for_each(|term| out.extend(term.0.to_le_bytes()));
         self.counts().iter().for_each(|count| out.extend(count.to_le_bytes()));
         put_length(&mut out, self.tools());
         put_vectors(&mut out, self.vectors());
@@ -242,12 +243,12 @@ impl SourceRow {
     /// Reads one that has vectors by `models`, each with its dimensions.
     pub(crate) fn of_bytes(bytes: &[u8], models: &[(String, usize)]) -> Result<Self, DamagedRow> {
         let mut bytes = Bytes::of_version(bytes)?;
-        let (terms, count) = bytes.terms()?;
-        let counts = bytes.numbers(count, u16::from_le_bytes)?;
+        let terms = bytes.terms()?;
+        let counts = bytes.numbers(terms.len(), u16::from_le_bytes)?;
         let tools = bytes.length(0)?;
         let vectors = bytes.vectors(models, tools)?;
         bytes.end()?;
-        Ok(Self::new(terms.keys().iter().copied().zip(counts), vectors, tools))
+        Ok(Self::new(terms, counts, vectors, tools))
     }
 }
 
@@ -334,14 +335,11 @@ impl<'a> Bytes<'a> {
         Ok(bytes.as_chunks::<N>().0.iter().map(|chunk| read(*chunk)).collect())
     }
 
-    /// Reads terms, of which each has one posting.
-    fn terms(&mut self) -> Result<(Terms, usize), DamagedRow> {
+    /// Reads different terms in ascending order.
+    fn terms(&mut self) -> Result<Vec<TermKey>, DamagedRow> {
         let count = self.length(8)?;
-        let keys = self.numbers(count, |bytes| TermKey(u64::from_le_bytes(bytes)))?;
-        if !keys.is_sorted_by(|a, b| a < b) {
-            return Err(damaged("its terms are not in order"));
-        }
-        Ok((Terms::of(keys.into_iter()), count))
+        let terms = self.numbers(count, |bytes| TermKey(u64::from_le_bytes(bytes)))?;
+        terms.is_sorted_by(|a, b| a < b).then_some(terms).ok_or_else(|| damaged("its terms are not in order"))
     }
 
     /// Reads so many vectors by each of `models`.

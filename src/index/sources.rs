@@ -172,7 +172,9 @@ pub(crate) struct Counted {
 /// One source: its words and its tools' vectors.
 #[derive(Debug, Clone)]
 pub(crate) struct SourceRow {
-    terms: Terms,
+    /// Ascending.
+    terms: Vec<TermKey>,
+    /// By term: how many tools hold it.
     counts: Vec<u16>,
     /// How many words it has, as its tools count them.
     length: u32,
@@ -182,14 +184,13 @@ pub(crate) struct SourceRow {
 }
 
 impl SourceRow {
-    /// Takes the terms of a source in ascending order, each with how many tools hold it.
-    pub(super) fn new(held: impl Iterator<Item = (TermKey, u16)>, vectors: Vec<Rows>, tools: usize) -> Self {
-        let (terms, counts): (Vec<TermKey>, Vec<u16>) = held.unzip();
+    /// Takes the different terms of a source in ascending order, and how many tools hold each.
+    pub(super) fn new(terms: Vec<TermKey>, counts: Vec<u16>, vectors: Vec<Rows>, tools: usize) -> Self {
         let length = counts.iter().map(|&count| u32::from(count)).sum();
-        Self { terms: Terms::of(terms.into_iter()), counts, length, vectors, tools }
+        Self { terms, counts, length, vectors, tools }
     }
 
-    pub(super) fn terms(&self) -> &Terms {
+    pub(super) fn terms(&self) -> &[TermKey] {
         &self.terms
     }
 
@@ -207,11 +208,11 @@ impl SourceRow {
 
     /// Returns the terms that it holds.
     pub(crate) fn held(&self) -> impl Iterator<Item = u64> {
-        self.terms.keys().iter().map(|term| term.0)
+        self.terms.iter().map(|term| term.0)
     }
 
     fn count(&self, term: TermKey) -> Option<u16> {
-        self.terms.look_up(term).next().map(|place| self.counts[place])
+        self.terms.binary_search(&term).ok().map(|place| self.counts[place])
     }
 }
 

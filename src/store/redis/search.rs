@@ -15,7 +15,7 @@ const POSTINGS_A_TOOL: usize = 24;
 /// What a neighbour that is looked at on the way through the graph costs, in tools that are held against the vector one by one.
 const COST_OF_A_NEIGHBOUR: usize = 16;
 /// The fewest neighbours that a search for a vector looks at on its way.
-const LEAST_EFFORT: usize = 80;
+const LEAST_EFFORT: usize = 48;
 /// How many names are asked for at once.
 pub(super) const NAMES_AT_ONCE: usize = 100;
 /// The most tools that come for names that are asked for at once.
