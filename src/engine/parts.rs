@@ -70,7 +70,7 @@ pub(super) fn parts<'q>(request: &Request<'q>, ranked: &Ranked, report: &mut Rep
         }
         if let Some((vectors, embedded, cosines, of_examples)) = &mut cosines {
             let own = embedded.slice(s![place..=place, ..]);
-            let mut signal = Signal::cosines(std::mem::take(&mut cosines[place]), index, vectors, own);
+            let mut signal = Signal::cosines(&mut vec![std::mem::take(&mut cosines[place])], index, vectors, own);
             if let (Some(examples), Some(scores)) = (request.examples, of_examples) {
                 signal = signal.with_example_cosines(examples, std::mem::take(&mut scores[place]), ModelKind::Static);
             }

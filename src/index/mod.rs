@@ -32,14 +32,13 @@ use self::copies::Copies;
 use self::optional::Coming;
 pub(crate) use self::rows::Rows;
 use self::segment::{Segment, Segments};
-use self::sources::Sources;
 pub use error::IndexError;
 pub(crate) use examples::{CountedExamples, ExampleConfig, ExampleIndex, KnownExamples};
 pub(crate) use keyword::{IndexedTerm, KeywordIndex};
 pub(crate) use optional::{Optional, Source};
 pub(crate) use part::{Counts, NumberedModel, PartOf, RequestTerms, TermCounts};
 pub(crate) use row::{Row, RowKey, SourceKey};
-pub(crate) use sources::{SourceRow, SourceScores};
+pub(crate) use sources::{SourceRow, SourceScores, Sources};
 pub(crate) use twins::Twins;
 pub(crate) use vectors::{RequestVectors, TellingWord, ToolWords, Vectors, products};
 

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::copies::Copies;
 use super::row::{self, DamagedRow, Row, RowKey, SourceKey, Standing};
-use super::rows::Rows;
 use super::segment::Segments;
 use super::sources::{Counted, Holding, SourceRow, Sources};
 use super::terms::TermKey;
@@ -34,8 +34,8 @@ pub(crate) struct Counts {
     pub(crate) sources: Option<(usize, f32)>,
     /// How many examples the definitions have, and how many words these have together.
     examples: (usize, u64),
-    /// The vectors of some tools that stand for all, by each model.
-    sample: Vec<String>,
+    /// The mean vector of some tools that stand for all, by each model.
+    mean: Vec<Vec<f32>>,
 }
 
 /// The most tools that stand for all: what tools score on average is told by so many well enough.
@@ -93,15 +93,14 @@ impl PartOf {
         dimensions: &[usize],
         embedders: Vec<NumberedModel>,
     ) -> Result<Self, DamagedRow> {
-        let sample = counts.sample.iter().zip(dimensions);
-        let sample = sample.map(|(text, &dimensions)| row::of_text(text, dimensions));
-        let sample = sample.collect::<Result<Vec<Rows>, _>>()?;
+        let is_mean = |(mean, &dimensions): (&Vec<f32>, &usize)| mean.len() == dimensions && row::is_sum(mean, 1);
+        let has_means = counts.mean.len() == dimensions.len() && counts.mean.iter().zip(dimensions).all(is_mean);
         let counted = match counts.sources {
             Some((_, average)) if !(average.is_finite() && average >= 0.0) => {
                 return Err(row::damaged("its sources have no length"));
             }
-            Some(_) if sample.len() != dimensions.len() => return Err(row::damaged("a model has no sample")),
-            Some((sources, average)) => Some(Arc::new(Counted { sources, average, sample })),
+            Some(_) if !has_means => return Err(row::damaged("a model has no mean of its vectors")),
+            Some((sources, average)) => Some(Arc::new(Counted { sources, average, mean: counts.mean.clone() })),
             None => None,
         };
         Ok(Self { whole: Arc::new(whole), counts, counted, embedders, models: dimensions.len() })
@@ -192,16 +191,17 @@ impl Index {
     /// Returns what is counted over all tools.
     pub(crate) fn counts(&self, examples: Option<&ExampleIndex>) -> Counts {
         let step = self.catalog.len().div_ceil(SAMPLE).max(1);
-        let sample = |vectors: &Vectors| {
-            let sample = Rows::gathered(self.catalog.ids().step_by(step).map(|tool| vectors.place_of(tool)));
-            row::to_text(&sample.unwrap_or_else(|| Rows::zeros(0, vectors.embedder().dimensions())))
+        let sample: Vec<ToolId> = self.catalog.ids().step_by(step).collect();
+        let mean = |vectors: &Vectors| {
+            let sum = vectors.sum(&sample);
+            sum.into_iter().map(|value| value / sample.len().max(1) as f32).collect()
         };
         Counts {
             tools: self.catalog.len(),
             length: self.keyword.segments().length(),
             sources: self.sources.as_ref().map(Sources::counted),
             examples: examples.map(ExampleIndex::defined).unwrap_or_default(),
-            sample: self.vectors.iter().map(sample).collect(),
+            mean: self.vectors.iter().map(mean).collect(),
         }
     }
 
@@ -212,13 +212,27 @@ impl Index {
         terms.keys().iter().map(|term| term.0).zip(holding)
     }
 
+    /// Returns by what the row of each source is known, by the number of the source; none where its tools stand for themselves.
+    fn source_keys(&self) -> Vec<Option<SourceKey>> {
+        let Some(sources) = &self.sources else { return Vec::new() };
+        let mut keys = vec![None; sources.len()];
+        for id in self.catalog.ids() {
+            let (number, tools) = sources.of_tool(id);
+            let key = &mut keys[number as usize];
+            if tools > 1 && key.is_none() {
+                let tool = self.catalog.tool(id);
+                *key = tool.source.as_deref().map(|source| SourceKey::of(source, tool.untrusted));
+            }
+        }
+        keys
+    }
+
     /// Returns what of each tool depends on the tools around it, and by what its row is known.
     pub(crate) fn standings(&self, models: &[String]) -> Vec<(RowKey, Standing)> {
-        let digests = self.catalog.digests();
+        let (digests, sources) = (self.catalog.digests(), self.source_keys());
         let standing = |id: ToolId| {
             let tool = self.catalog.tool(id);
-            let source = self.sources.as_ref().is_some_and(|sources| sources.of_tool(id).1 > 1);
-            let source = tool.source.as_deref().filter(|_| source).map(|source| SourceKey::of(source, tool.untrusted));
+            let source = self.sources.as_ref().and_then(|of| sources[of.of_tool(id).0 as usize]);
             let owners = || self.names.owners(&tool.name).iter();
             let is_own = || owners().any(|owner| owner.tool == id && owner.via == ResolvedVia::Name);
             Standing { has_bare_name: !tool.untrusted || is_own(), source, copies: Vec::new() }
@@ -227,7 +241,8 @@ impl Index {
             let standing = standing(id);
             (standing.key(&digests[id.index()], models), standing)
         };
-        let mut standings: Vec<(RowKey, Standing)> = self.catalog.ids().map(keyed).collect();
+        let ids = (0..self.catalog.len()).into_par_iter().map(ToolId::from_index);
+        let mut standings: Vec<(RowKey, Standing)> = ids.map(keyed).collect();
         // Copies are untrusted, and what they copy is trusted and copies nothing.
         for (copy, originals) in self.copies.all() {
             let copies = originals.iter().map(|original| standings[original.index()].0).collect();
@@ -242,38 +257,33 @@ impl Index {
     pub(crate) fn source_rows(&self, is_wanted: impl Fn(&SourceKey) -> bool) -> Vec<(SourceKey, SourceRow)> {
         let Some(sources) = &self.sources else { return Vec::new() };
         /// A source that is being put together.
-        #[derive(Default)]
         struct Made {
-            key: Option<SourceKey>,
-            held: Vec<(TermKey, u16)>,
+            key: SourceKey,
+            terms: Vec<TermKey>,
+            counts: Vec<u16>,
             tools: Vec<ToolId>,
         }
-        let mut made: HashMap<u32, Made> = HashMap::new();
+        let made = |key| Made { key, terms: Vec::new(), counts: Vec::new(), tools: Vec::new() };
+        let mut made: Vec<Option<Made>> =
+            self.source_keys().into_iter().map(|key| key.filter(&is_wanted).map(made)).collect();
         for id in self.catalog.ids() {
-            let ((number, tools), tool) = (sources.of_tool(id), self.catalog.tool(id));
-            let Some(name) = tool.source.as_deref().filter(|_| tools > 1) else { continue };
-            let key = SourceKey::of(name, tool.untrusted);
-            if is_wanted(&key) {
-                let made = made.entry(number).or_default();
-                made.key = Some(key);
+            if let Some(made) = &mut made[sources.of_tool(id).0 as usize] {
                 made.tools.push(id);
             }
         }
         sources.each_term(|term, holding, counts| {
-            for (source, &count) in holding.iter().zip(counts) {
-                if let Some(made) = made.get_mut(source) {
-                    made.held.push((term, count));
+            for (&source, &count) in holding.iter().zip(counts) {
+                if let Some(made) = &mut made[source as usize] {
+                    made.terms.push(term);
+                    made.counts.push(count);
                 }
             }
         });
-        let row = |Made { key, held, tools }: Made| {
-            let count = tools.len();
-            let rows = |vectors: &Vectors| Rows::gathered(tools.iter().map(|&tool| vectors.place_of(tool)));
-            let vectors = self.vectors.iter().filter_map(rows).collect();
-            let (terms, counts) = held.into_iter().unzip();
-            Some((key?, SourceRow::new(terms, counts, vectors, count)))
+        let row = |Made { key, terms, counts, tools }: Made| {
+            let vectors = self.vectors.iter().map(|vectors| vectors.sum(&tools)).collect();
+            (key, SourceRow::new(terms, counts, vectors, tools.len()))
         };
-        made.into_values().filter_map(row).collect()
+        made.into_iter().flatten().map(row).collect()
     }
 
     /// Returns every term that sources hold, with how many do; a tool that stands for itself is one.

@@ -54,9 +54,10 @@ impl Postings {
         Self::concatenated(&runs.iter().collect::<Vec<_>>())
     }
 
-    /// Takes what one tool holds: the terms, and of each how often and in which fields.
-    pub(super) fn of_one_tool(terms: Terms, frequencies: Vec<u16>, fields: Vec<Fields>, length: u32) -> Self {
-        Self { tools: vec![0; frequencies.len()], terms, frequencies, fields, lengths: vec![length] }
+    /// Takes what one tool holds: different terms in ascending order, and of each how often and in which fields.
+    pub(super) fn of_one_tool(terms: Vec<TermKey>, frequencies: Vec<u16>, fields: Vec<Fields>, length: u32) -> Self {
+        let (tools, terms) = (vec![0; terms.len()], Terms::of_one_each(terms));
+        Self { terms, tools, frequencies, fields, lengths: vec![length] }
     }
 
     /// Returns what the only tool holds: each term, how often and in which fields.

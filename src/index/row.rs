@@ -6,7 +6,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use base64::prelude::{BASE64_STANDARD, Engine as _};
 use sha2::{Digest as _, Sha256};
 
 use super::examples::terms_of_definition;
@@ -15,7 +14,7 @@ use super::postings::Postings;
 use super::rows::{MAX_DIMENSIONS, Rows};
 use super::segment::Segment;
 use super::sources::SourceRow;
-use super::terms::{TermKey, Terms};
+use super::terms::TermKey;
 use super::twins::{Likeness, likeness};
 use super::{ExampleIndex, Index};
 use crate::catalog::{Digest, PartTool, Tool, serialise};
@@ -24,7 +23,9 @@ use crate::ranking::ToolId;
 use crate::text::Field;
 
 /// The version of the form of rows, and of how tools are read into words.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
+
+const OTHER_MODELS: &str = "it has vectors of other models";
 
 /// A row that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -159,7 +160,7 @@ impl Row {
     pub(crate) fn alone(&self) -> SourceRow {
         let terms: Vec<TermKey> = self.segment.postings.held().map(|(term, ..)| term).collect();
         let counts = vec![1; terms.len()];
-        SourceRow::new(terms, counts, self.segment.vectors.clone(), 1)
+        SourceRow::new(terms, counts, self.vectors().collect(), 1)
     }
 
     /// Writes it down.
@@ -221,7 +222,7 @@ impl Row {
             _ => Vec::new(),
         };
         bytes.end()?;
-        let postings = Postings::of_one_tool(Terms::of(terms.into_iter()), frequencies, fields, length);
+        let postings = Postings::of_one_tool(terms, frequencies, fields, length);
         let segment = Arc::new(Segment { postings, vectors, likenesses: vec![likeness] });
         let Standing { has_bare_name, source, copies } = standing;
         Ok(Self { tool: Arc::new(tool), digest, place, has_bare_name, source, copies, segment, examples })
@@ -236,7 +237,8 @@ impl SourceRow {
         self.terms().iter().for_each(|term| out.extend(term.0.to_le_bytes()));
         self.counts().iter().for_each(|count| out.extend(count.to_le_bytes()));
         put_length(&mut out, self.tools());
-        put_vectors(&mut out, self.vectors());
+        put_length(&mut out, self.vectors().len());
+        self.vectors().iter().flatten().for_each(|value| out.extend(value.to_le_bytes()));
         sealed(out)
     }
 
@@ -246,10 +248,23 @@ impl SourceRow {
         let terms = bytes.terms()?;
         let counts = bytes.numbers(terms.len(), u16::from_le_bytes)?;
         let tools = bytes.length(0)?;
-        let vectors = bytes.vectors(models, tools)?;
+        if bytes.length(0)? != models.len() {
+            return Err(damaged(OTHER_MODELS));
+        }
+        let vectors = models.iter().map(|&(_, dimensions)| bytes.numbers(dimensions, f32::from_le_bytes));
+        let vectors = vectors.collect::<Result<Vec<_>, _>>()?;
         bytes.end()?;
+        if !vectors.iter().all(|vector| is_sum(vector, tools)) {
+            return Err(damaged("its vector is no sum of those of its tools"));
+        }
         Ok(Self::new(terms, counts, vectors, tools))
     }
+}
+
+/// Whether it may be the sum of so many unit vectors, or the mean of them, where there is one.
+pub(super) fn is_sum(vector: &[f32], vectors: usize) -> bool {
+    // A rounded unit vector is a little longer than 1.
+    vector.iter().all(|value| value.abs() <= 1.01 * vectors as f32)
 }
 
 fn put_length(out: &mut Vec<u8>, length: usize) {
@@ -266,22 +281,6 @@ fn put_rows(out: &mut Vec<u8>, rows: &Rows) {
     put_length(out, rows.len());
     scales.iter().for_each(|scale| out.extend(scale.to_le_bytes()));
     out.extend(values.iter().map(|&value| value.to_le_bytes()[0]));
-}
-
-/// Writes vectors as text.
-pub(super) fn to_text(rows: &Rows) -> String {
-    let mut out = Vec::new();
-    put_rows(&mut out, rows);
-    BASE64_STANDARD.encode(sealed(out))
-}
-
-/// Reads vectors of so many dimensions.
-pub(super) fn of_text(text: &str, dimensions: usize) -> Result<Rows, DamagedRow> {
-    let bytes = BASE64_STANDARD.decode(text).map_err(|error| DamagedRow(error.to_string()))?;
-    let mut bytes = Bytes::unsealed(&bytes)?;
-    let rows = bytes.rows(dimensions)?;
-    bytes.end()?;
-    Ok(rows)
 }
 
 /// Puts a checksum behind bytes.
@@ -345,7 +344,7 @@ impl<'a> Bytes<'a> {
     /// Reads so many vectors by each of `models`.
     fn vectors(&mut self, models: &[(String, usize)], count: usize) -> Result<Vec<Rows>, DamagedRow> {
         if self.length(0)? != models.len() {
-            return Err(damaged("it has vectors of other models"));
+            return Err(damaged(OTHER_MODELS));
         }
         let read = models.iter().map(|&(_, dimensions)| {
             let rows = self.rows(dimensions)?;
@@ -437,6 +436,27 @@ mod tests {
         for (_, row) in sources {
             let read = SourceRow::of_bytes(&row.to_bytes(), &models).expect("it is whole");
             assert!(read.held().eq(row.held()) && read.tools() == row.tools());
+        }
+    }
+
+    #[test]
+    fn a_source_of_more_words_than_can_be_counted_is_read() {
+        let terms: Vec<TermKey> = (0..70_000).map(TermKey).collect();
+        let counts = vec![u16::MAX; terms.len()];
+        let row = SourceRow::new(terms, counts, Vec::new(), 2);
+        assert!(SourceRow::of_bytes(&row.to_bytes(), &[]).is_ok());
+    }
+
+    #[test]
+    fn a_source_whose_vector_is_no_sum_of_unit_vectors_is_refused() {
+        let models = [("a model".to_owned(), 2)];
+        let read = |value: f32| {
+            let row = SourceRow::new(vec![TermKey(7)], vec![1], vec![vec![0.5, value]], 2);
+            SourceRow::of_bytes(&row.to_bytes(), &models)
+        };
+        assert!(read(-2.0).is_ok());
+        for wrong in [f32::NAN, f32::INFINITY, f32::MAX, -2.5] {
+            assert!(read(wrong).is_err(), "{wrong}");
         }
     }
 

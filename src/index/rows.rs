@@ -112,8 +112,17 @@ impl Rows {
 
     /// Returns the vector of a row, as near to what it was as it is kept.
     pub(super) fn row(&self, row: usize) -> Array1<f32> {
+        self.values_of(row).collect()
+    }
+
+    /// Adds the vector of a row to another.
+    pub(super) fn add_to(&self, row: usize, sum: &mut [f32]) {
+        sum.iter_mut().zip(self.values_of(row)).for_each(|(sum, value)| *sum += value);
+    }
+
+    fn values_of(&self, row: usize) -> impl Iterator<Item = f32> {
         let values = &self.values[row * self.dimensions..][..self.dimensions];
-        values.iter().map(|&value| f32::from(value) * self.scales[row]).collect()
+        values.iter().map(move |&value| f32::from(value) * self.scales[row])
     }
 
     /// Returns the product of every row with each row of `request`: by the latter, then by the former.

@@ -16,10 +16,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use foldhash::HashMap;
+use ndarray::ArrayView2;
 
 use super::postings::Postings;
 use super::rows::Rows;
 use super::terms::{TermKey, Terms, each_term, number};
+use super::vectors::dot;
 use crate::catalog::Catalog;
 use crate::ranking::ToolId;
 use crate::saved::{SavedError, SavedFile, Writer};
@@ -165,11 +167,11 @@ pub(crate) struct Counted {
     pub(crate) sources: usize,
     /// The average length of a source.
     pub(crate) average: f32,
-    /// Some tools that stand for all, by each model.
-    pub(super) sample: Vec<Rows>,
+    /// The mean of the tools' vectors, by each model.
+    pub(super) mean: Vec<Vec<f32>>,
 }
 
-/// One source: its words and its tools' vectors.
+/// One source: its words and what its tools mean together.
 #[derive(Debug, Clone)]
 pub(crate) struct SourceRow {
     /// Ascending.
@@ -178,15 +180,16 @@ pub(crate) struct SourceRow {
     counts: Vec<u16>,
     /// How many words it has, as its tools count them.
     length: u32,
-    /// By each model, one tool a row.
-    vectors: Vec<Rows>,
+    /// The sum of its tools' vectors, by each model.
+    vectors: Vec<Vec<f32>>,
     tools: usize,
 }
 
 impl SourceRow {
     /// Takes the different terms of a source in ascending order, and how many tools hold each.
-    pub(super) fn new(terms: Vec<TermKey>, counts: Vec<u16>, vectors: Vec<Rows>, tools: usize) -> Self {
-        let length = counts.iter().map(|&count| u32::from(count)).sum();
+    pub(super) fn new(terms: Vec<TermKey>, counts: Vec<u16>, vectors: Vec<Vec<f32>>, tools: usize) -> Self {
+        // Of a row that somebody else has written there may be any numbers.
+        let length = counts.iter().fold(0, |length: u32, &count| length.saturating_add(u32::from(count)));
         Self { terms, counts, length, vectors, tools }
     }
 
@@ -198,7 +201,7 @@ impl SourceRow {
         &self.counts
     }
 
-    pub(super) fn vectors(&self) -> &[Rows] {
+    pub(super) fn vectors(&self) -> &[Vec<f32>] {
         &self.vectors
     }
 
@@ -363,6 +366,11 @@ impl Sources {
         }
     }
 
+    /// Returns how many there are; a tool that stands for itself is one.
+    pub(super) fn len(&self) -> usize {
+        self.sizes.len()
+    }
+
     /// Returns the number of the source of a tool, and how many tools that has.
     pub(super) fn of_tool(&self, tool: ToolId) -> (u32, u32) {
         let source = self.of.numbers[tool.index()];
@@ -418,32 +426,42 @@ impl Sources {
         self.scored(scores)
     }
 
-    /// Returns the mean score of the tools of each tool's source by a model, drawn towards the mean of all. `score` scores
-    /// tools that the catalog does not hold, where it is a part of another.
-    pub(crate) fn mean(&self, scores: &[f32], model: usize, score: impl Fn(&Rows) -> Vec<f32>) -> SourceScores {
-        let mut sums = vec![0.0; self.sizes.len()];
-        let average = match &self.words {
+    /// Returns how near the tools of each source are on average to each unit vector of a request by a model, drawn towards the mean of
+    /// all tools: by vector, then by source. `cosines` has how near each tool of the catalog is to each.
+    pub(crate) fn means(&self, cosines: &[Vec<f32>], model: usize, request: ArrayView2<'_, f32>) -> Vec<Vec<f32>> {
+        let drawn = |mut sums: Vec<f32>, average: f32| {
+            for (sum, &size) in sums.iter_mut().zip(&self.sizes) {
+                *sum = (*sum + TOOLS_ON_AVERAGE * average) / (size as f32 + TOOLS_ON_AVERAGE);
+            }
+            sums
+        };
+        match &self.words {
             Words::All(_) => {
-                for (run, source) in self.of.runs() {
-                    sums[source] += sum(&scores[run]);
-                }
-                sums.iter().sum::<f32>() / scores.len() as f32
+                let means = cosines.iter().map(|cosines| {
+                    let mut sums = vec![0.0; self.sizes.len()];
+                    for (run, source) in self.of.runs() {
+                        sums[source] += sum(&cosines[run]);
+                    }
+                    let average = sums.iter().sum::<f32>() / cosines.len() as f32;
+                    drawn(sums, average)
+                });
+                means.collect()
             }
             Words::Some { rows, counted, .. } => {
-                for (of_source, row) in sums.iter_mut().zip(rows) {
-                    *of_source = sum(&score(&row.vectors[model]));
-                }
-                let sample = score(&counted.sample[model]);
-                sum(&sample) / sample.len().max(1) as f32
+                // As tools are held against it.
+                let request = Rows::of(request);
+                let means = (0..request.len()).map(|vector| {
+                    let vector = request.row(vector).to_vec();
+                    let sums = rows.iter().map(|row| dot(&row.vectors[model], &vector)).collect();
+                    drawn(sums, dot(&counted.mean[model], &vector))
+                });
+                means.collect()
             }
-        };
-        for (sum, &size) in sums.iter_mut().zip(&self.sizes) {
-            *sum = (*sum + TOOLS_ON_AVERAGE * average) / (size as f32 + TOOLS_ON_AVERAGE);
         }
-        self.scored(sums)
     }
 
-    fn scored(&self, scores: Vec<f32>) -> SourceScores {
+    /// Gives each tool the score of its source.
+    pub(crate) fn scored(&self, scores: Vec<f32>) -> SourceScores {
         SourceScores { of: self.of.clone(), scores }
     }
 }
@@ -479,7 +497,8 @@ mod tests {
     }
 
     fn mean(sources: &Sources, scores: &[f32]) -> Vec<f32> {
-        sources.mean(scores, 0, |_| unreachable!("all tools are there")).by_tool().collect()
+        let means = sources.means(&[scores.to_vec()], 0, ArrayView2::from(&[[1.0_f32]])).concat();
+        sources.scored(means).by_tool().collect()
     }
 
     fn keyword(sources: &Sources, words: &[&str]) -> Vec<f32> {

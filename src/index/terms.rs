@@ -47,6 +47,12 @@ impl Terms {
         terms
     }
 
+    /// Takes different terms in ascending order, each with one posting.
+    pub(super) fn of_one_each(keys: Vec<TermKey>) -> Self {
+        let ends = (1..=number(keys.len())).collect();
+        Self { keys, ends }
+    }
+
     /// Adds the next term, whose postings end at `end`.
     pub(super) fn push(&mut self, term: TermKey, end: usize) {
         self.keys.push(term);

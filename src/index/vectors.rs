@@ -145,6 +145,16 @@ impl Vectors {
         (&segment.vectors[self.model], place)
     }
 
+    /// Returns the sum of the vectors of some tools.
+    pub(super) fn sum(&self, tools: &[ToolId]) -> Vec<f32> {
+        let mut sum = vec![0.0; self.embedder.dimensions()];
+        for &tool in tools {
+            let (kept, place) = self.place_of(tool);
+            kept.add_to(place, &mut sum);
+        }
+        sum
+    }
+
     /// Returns the vector of one tool as it is kept.
     pub(super) fn rows_of(&self, tool: ToolId) -> Rows {
         let (kept, place) = self.place_of(tool);
@@ -308,8 +318,9 @@ impl NullaryFnOnce for Products<'_> {
 /// How many sums are formed side by side, as many as the widest vector instructions hold.
 const LANES: usize = 16;
 
+/// The dot product of two vectors.
 #[inline(always)]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
+pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     let mut sums = [0.0; LANES];
     for (a, b) in a.iter().zip(b) {

@@ -15,12 +15,10 @@ pub(crate) use keyword::keyword;
 pub(crate) use semantic::semantic;
 pub(crate) use terms::{FoundTerm, QueryTerm, query_terms};
 
-use std::cell::LazyCell;
-
 use ndarray::ArrayView2;
 
 use crate::access::Eligibility;
-use crate::index::{Index, Rows, SourceScores, Vectors};
+use crate::index::{Index, SourceScores, Sources, Vectors};
 use crate::ranking::{Candidate, ToolId, reaching};
 
 /// What one retriever says of every tool.
@@ -41,13 +39,20 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// Makes a signal of a request's cosine similarities to the tools: the unit vectors of the request are `request`, that of the
-    /// whole first, and then those of its sentences, where there are several.
-    pub(crate) fn cosines(scores: Vec<f32>, index: &Index, vectors: &Vectors, request: ArrayView2<'_, f32>) -> Self {
-        // Only a part of a catalog has tools to score that it does not hold.
-        let request = LazyCell::new(|| Rows::of(request));
-        let score = |rows: &Rows| semantic::half_best(&mut rows.products(&request));
-        let sources = index.sources.as_ref().map(|sources| sources.mean(&scores, vectors.model(), score));
+    /// Makes a signal of the cosine similarities of tools to a request: those to each of its unit vectors, that of the whole first
+    /// and then those of its sentences, where there are several. Only the latter are left in `cosines`.
+    pub(crate) fn cosines(
+        cosines: &mut Vec<Vec<f32>>,
+        index: &Index,
+        vectors: &Vectors,
+        request: ArrayView2<'_, f32>,
+    ) -> Self {
+        let of_sources = |sources: &Sources| {
+            let mut means = sources.means(cosines, vectors.model(), request);
+            sources.scored(semantic::half_best(&mut means))
+        };
+        let sources = index.sources.as_ref().map(of_sources);
+        let scores = semantic::half_best(cosines);
         Self { scores, floor: f32::NEG_INFINITY, ceiling: 1.0, context: None, sources, examples: None }
     }
 

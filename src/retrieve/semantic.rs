@@ -14,7 +14,7 @@ pub(crate) fn semantic(
     examples: Option<&ExampleIndex>,
 ) -> (Signal, Vec<Vec<f32>>) {
     let mut sentences = vectors.scores(request.view());
-    let signal = Signal::cosines(half_best(&mut sentences), index, vectors, request.view());
+    let signal = Signal::cosines(&mut sentences, index, vectors, request.view());
     let signal = match examples.and_then(|index| Some((index, examples::semantic(index, vectors, request)?))) {
         Some((examples, scores)) => signal.with_example_cosines(examples, scores, vectors.embedder().kind()),
         None => signal,

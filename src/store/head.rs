@@ -10,7 +10,7 @@ use crate::index::Counts;
 use crate::saved::fnv1a;
 
 /// The version of how a catalog lies in a store. A process reads no other.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 
 /// Which snapshot is the current one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
