@@ -1,10 +1,10 @@
 //! Publishing: what is written of a catalog so that others can pick from it.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashSet, HashSetExt};
+use rayon::prelude::*;
 use serde::Serialize;
 
 use super::head::{Current, FORMAT, Head};
@@ -104,20 +104,21 @@ fn publish_what_changed(
     // What was published in another form is replaced as a whole.
     let old = before.as_ref().filter(|current| current.is_readable() && !all);
     let old = old.map(|current| store.head(current, READ)).transpose()?;
-    let standings = index.standings(&models);
-    let mut place_of: HashMap<RowKey, ToolId> = HashMap::with_capacity(standings.len());
-    for (id, (key, _)) in engine.catalog().ids().zip(&standings) {
-        place_of.insert(*key, id);
-    }
-    if place_of.len() != standings.len() {
-        return Err(StoreError::Catalog { reason: "two of its tools are the same in all that they say".to_owned() });
-    }
     // What lies there by other models is no use.
     let old = old.filter(|old| old.models.iter().map(|(name, _)| name).eq(&models));
-    let known: HashSet<RowKey> = match &old {
-        Some(old) => store.keys(old, READ)?.into_iter().collect(),
-        None => HashSet::new(),
-    };
+    let known = || old.as_ref().map_or_else(|| Ok(Vec::new()), |old| store.keys(old, READ));
+    // What is read of a million tools takes as long here as there.
+    let (known, (standings, whole, counts)) =
+        rayon::join(known, || (index.standings(&models), Whole::of(engine.catalog()), index.counts(engine.examples())));
+    // A million keys are sorted sooner than hashed.
+    let mut known = known?;
+    known.par_sort_unstable();
+    known.dedup();
+    let mut placed: Vec<(RowKey, ToolId)> = standings.iter().map(|(key, _)| *key).zip(engine.catalog().ids()).collect();
+    placed.par_sort_unstable();
+    if !placed.is_sorted_by(|(one, _), (other, _)| one < other) {
+        return Err(StoreError::Catalog { reason: "two of its tools are the same in all that they say".to_owned() });
+    }
     if let Some(old) = &old
         && store.indexed(old, READ)? < known.len() as u64
     {
@@ -133,8 +134,10 @@ fn publish_what_changed(
         anew,
         took_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
     };
-    let come: Vec<RowKey> = standings.iter().map(|(key, _)| *key).filter(|key| !known.contains(key)).collect();
-    let gone: Vec<RowKey> = known.iter().filter(|key| !place_of.contains_key(*key)).copied().collect();
+    let (come, to_write): (Vec<RowKey>, Vec<ToolId>) =
+        placed.iter().filter(|(key, _)| known.binary_search(key).is_err()).copied().unzip();
+    let is_gone = |key: &&RowKey| placed.binary_search_by_key(*key, |(key, _)| *key).is_err();
+    let gone: Vec<RowKey> = known.iter().filter(is_gone).copied().collect();
     if let Some(old) = &old
         && come.is_empty()
         && gone.is_empty()
@@ -142,7 +145,6 @@ fn publish_what_changed(
     {
         return Ok(publication(&old.current, false, 0, 0));
     }
-    let whole = Whole::of(engine.catalog());
     let old = old.filter(|_| (come.len() + gone.len()) * FEW <= standings.len());
     let version = publishing.next_number(before.as_ref())?;
     let current = |generation: u64| Current {
@@ -153,19 +155,19 @@ fn publish_what_changed(
         tools: standings.len(),
         published: milliseconds(),
     };
-    let row = |key: RowKey| {
-        let tool = place_of[&key];
-        (key, Row::of(index, engine.examples(), tool, standings[tool.index()].1.clone()))
+    let row = |tool: ToolId| {
+        let (key, standing) = &standings[tool.index()];
+        (*key, Row::of(index, engine.examples(), tool, standing.clone()))
     };
     let Some(old) = old else {
         let terms: Vec<(u64, u32)> = index.term_counts().collect();
         let of_examples = engine.examples().into_iter().flat_map(ExampleIndex::term_counts).collect();
         let buckets = (terms.len() / TERMS_A_BUCKET).next_power_of_two() as u64;
-        let head = Head::new(current(version), &embedders, buckets, &whole, index.counts(engine.examples()));
+        let head = Head::new(current(version), &embedders, buckets, &whole, counts);
         let dimensions: Vec<usize> = embedders.iter().map(|embedder| embedder.dimensions()).collect();
         publishing.begin_generation(version, &dimensions)?;
         let keys: Vec<RowKey> = standings.iter().map(|(key, _)| *key).collect();
-        publishing.write_rows(&head, keys.iter().map(|key| row(*key)), |done| progress(done, keys.len()))?;
+        publishing.write_rows(&head, engine.catalog().ids().map(row), |done| progress(done, keys.len()))?;
         let (sources, of_sources) = (index.source_rows(|_| true), index.source_term_counts());
         publishing.write_counts(&head, &keys, &sources, [terms, of_sources, of_examples])?;
         publishing.switch(before.as_ref(), &head)?;
@@ -174,16 +176,11 @@ fn publish_what_changed(
         }
         return Ok(publication(&head.current, true, keys.len(), known.len()));
     };
-    let head =
-        Head::new(current(old.current.generation), &embedders, old.buckets, &whole, index.counts(engine.examples()));
+    let head = Head::new(current(old.current.generation), &embedders, old.buckets, &whole, counts);
     let mut changes = Changes { terms: TermChanges::default(), sources: HashSet::new() };
-    publishing.write_rows(
-        &head,
-        come.iter().map(|key| row(*key)).inspect(|(_, row)| changes.note(row, 1)),
-        |done| {
-            progress(done, come.len());
-        },
-    )?;
+    publishing.write_rows(&head, to_write.into_iter().map(row).inspect(|(_, row)| changes.note(row, 1)), |done| {
+        progress(done, come.len());
+    })?;
     for gone in gone.chunks(ROWS_AT_ONCE) {
         for (key, bytes) in gone.iter().zip(store.rows(&old, gone, READ)?) {
             let bytes = bytes.ok_or_else(|| store.damaged(format!("the row {key}"), "it is not there"))?;
