@@ -30,6 +30,11 @@ use picktools::{Catalog, Engine, PickOptions, Query, Selection, Tool};
 
 use self::server::StoreServer;
 
+/// The program's allocator.
+#[cfg(not(target_env = "msvc"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// What the process that asks is started with.
 const ASK: &str = "--ask";
 /// How many rows are kept: the usual number, and one that leaves none of a large catalog to be read anew.

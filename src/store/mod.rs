@@ -80,6 +80,16 @@ pub(crate) trait Store: Send + Sync {
     /// Returns which of these rows are of the snapshot.
     fn are_current(&self, head: &Head, rows: &[RowKey], within: Duration) -> Result<Vec<bool>, StoreError>;
 
+    /// Returns which of the rows that were found are of the snapshot, and those that are unknown here as they lie there, each in the order
+    /// of their keys.
+    fn found_rows(
+        &self,
+        head: &Head,
+        found: &[RowKey],
+        unknown: &[RowKey],
+        within: Duration,
+    ) -> Result<(Vec<bool>, Values), StoreError>;
+
     /// Returns rows as they lie there, in the order of their keys.
     fn rows(&self, head: &Head, rows: &[RowKey], within: Duration) -> Result<Values, StoreError>;
 

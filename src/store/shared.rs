@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::first_stage::{FirstStage, name_tag};
 use super::head::{Current, Head};
 use super::kept::Kept;
-use super::{READ, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError, lock};
+use super::{READ, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError, Values, lock};
 use crate::deadline::Deadline;
 use crate::embed::{Embedder, ModelKind, StaticEmbedder};
 use crate::engine::{Embeddings, Engine};
@@ -408,19 +408,25 @@ impl Shared {
         within: Duration,
     ) -> Result<HashMap<RowKey, Arc<Row>>, StoreError> {
         let found: Vec<RowKey> = keys.into_iter().collect();
-        let current = |keys: &[RowKey]| -> Result<Vec<RowKey>, StoreError> {
-            let are = self.store.are_current(head, keys, within)?;
-            Ok(keys.iter().zip(are).filter(|(_, is)| *is).map(|(key, _)| *key).collect())
-        };
-        let keys = current(&found)?;
-        if keys.is_empty() && !found.is_empty() && !self.store.has_tools(head, within)? {
+        let mut rows = self.kept.rows(found.iter().copied());
+        let unknown: Vec<RowKey> = found.iter().copied().filter(|key| !rows.contains_key(key)).collect();
+        let (are_current, lie_there) = self.store.found_rows(head, &found, &unknown, within)?;
+        let current: BTreeSet<RowKey> =
+            found.iter().zip(are_current).filter(|(_, is)| *is).map(|(key, _)| *key).collect();
+        if current.is_empty() && !found.is_empty() && !self.store.has_tools(head, within)? {
             return Err(self.store.damaged("the snapshot", "it does not tell which tools it has"));
         }
-        let rows = gather(&self.store, head, &self.kept, keys.clone(), within)?;
+        let (wanted, lie_there): (Vec<RowKey>, Vec<_>) =
+            unknown.into_iter().zip(lie_there).filter(|(key, _)| current.contains(key)).unzip();
+        let read = of_bytes(&self.store, head, &wanted, lie_there)?;
+        self.kept.keep(read.iter().cloned());
+        rows.retain(|key, _| current.contains(key));
+        rows.extend(read);
         // One that went meanwhile is not of the snapshot any more.
-        let missing: Vec<RowKey> = keys.into_iter().filter(|key| !rows.contains_key(key)).collect();
-        match current(&missing)?.first() {
-            Some(key) => Err(self.store.damaged(format!("the row {key}"), "it is not there")),
+        let missing: Vec<RowKey> = wanted.into_iter().filter(|key| !rows.contains_key(key)).collect();
+        let are_current = self.store.are_current(head, &missing, within)?;
+        match missing.iter().zip(are_current).find(|(_, is)| *is) {
+            Some((key, _)) => Err(self.store.damaged(format!("the row {key}"), "it is not there")),
             None => Ok(rows),
         }
     }
@@ -511,8 +517,17 @@ pub(super) fn read_rows(
     keys: &[RowKey],
     within: Duration,
 ) -> Result<Vec<(RowKey, Arc<Row>)>, StoreError> {
-    let read = store.rows(head, keys, within)?;
-    let rows = keys.par_iter().zip(read).filter_map(|(key, bytes)| {
+    of_bytes(store, head, keys, store.rows(head, keys, within)?)
+}
+
+/// Reads rows as they lie there. One that has gone meanwhile is not among them.
+fn of_bytes(
+    store: &RedisStore,
+    head: &Head,
+    keys: &[RowKey],
+    lie_there: Values,
+) -> Result<Vec<(RowKey, Arc<Row>)>, StoreError> {
+    let rows = keys.par_iter().zip(lie_there).filter_map(|(key, bytes)| {
         let row = Row::of_bytes(&bytes?, *key, &head.models);
         Some(row.map(|row| (*key, Arc::new(row))).map_err(|damaged| store.damaged(format!("the row {key}"), damaged)))
     });

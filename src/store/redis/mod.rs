@@ -194,14 +194,19 @@ impl RedisStore {
             let expected = if field.is_some() { "hash" } else { "string" };
             let answers = self.ask_all(&pipeline, within).map_err(|error| self.naming(error, keys, expected))?;
             for (answer, key) in answers.into_iter().zip(keys) {
-                values.push(match answer {
-                    Value::Nil => None,
-                    Value::BulkString(bytes) => Some(bytes),
-                    other => return Err(self.damaged(key, format!("it is {}", kind(&other)))),
-                });
+                values.push(self.value(answer, key)?);
             }
         }
         Ok(values)
+    }
+
+    /// Reads what lies under a key; `None` where nothing does.
+    fn value(&self, answer: Value, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        match answer {
+            Value::Nil => Ok(None),
+            Value::BulkString(bytes) => Ok(Some(bytes)),
+            other => Err(self.damaged(key, format!("it is {}", kind(&other)))),
+        }
     }
 
     /// Names the first of some keys of which something else lies there than is expected.
@@ -345,16 +350,34 @@ impl Store for RedisStore {
     }
 
     fn are_current(&self, head: &Head, rows: &[RowKey], within: Duration) -> Result<Vec<bool>, StoreError> {
-        if rows.is_empty() {
-            return Ok(Vec::new());
+        Ok(self.found_rows(head, rows, &[], within)?.0)
+    }
+
+    fn found_rows(
+        &self,
+        head: &Head,
+        found: &[RowKey],
+        unknown: &[RowKey],
+        within: Duration,
+    ) -> Result<(Vec<bool>, Values), StoreError> {
+        if found.is_empty() {
+            return Ok((Vec::new(), Vec::new()));
         }
-        let place = self.generation(head).tools();
-        let mut members = redis::cmd("SMISMEMBER");
-        members.arg(&place).arg(rows);
-        let are: Vec<bool> = self
-            .ask(within, |connection| members.query(connection))
-            .map_err(|error| self.naming(error, std::slice::from_ref(&place), "set"))?;
-        if are.len() == rows.len() { Ok(are) } else { Err(self.damaged(place, "it answers for other tools")) }
+        let generation = self.generation(head);
+        let (tools, keys) =
+            (generation.tools(), unknown.iter().map(|&row| generation.tool(row)).collect::<Vec<String>>());
+        let mut pipeline = redis::pipe();
+        pipeline.cmd("SMISMEMBER").arg(&tools).arg(found);
+        for key in &keys {
+            pipeline.cmd("HGET").arg(key).arg(search::ROW);
+        }
+        let naming = |error| self.naming(self.naming(error, std::slice::from_ref(&tools), "set"), &keys, "hash");
+        let mut answers = self.ask_all(&pipeline, within).map_err(naming)?.into_iter();
+        let are_current: Option<Vec<bool>> = answers.next().and_then(|answer| redis::from_redis_value(answer).ok());
+        let are_current = are_current.filter(|are| are.len() == found.len());
+        let are_current = are_current.ok_or_else(|| self.damaged(tools, "it answers for other tools"))?;
+        let rows = answers.zip(&keys).map(|(answer, key)| self.value(answer, key));
+        Ok((are_current, rows.collect::<Result<Values, _>>()?))
     }
 
     fn rows(&self, head: &Head, rows: &[RowKey], within: Duration) -> Result<Values, StoreError> {
