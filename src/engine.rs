@@ -307,7 +307,7 @@ impl Engine {
     /// [`PickError`] when an option makes no sense or names an unknown tool. What goes wrong
     /// with models, scorers and time is not an error: it stands in [`Selection::degraded`].
     pub fn pick(&self, query: &Query, options: &PickOptions) -> Result<Selection, PickError> {
-        self.pick_embedded(query, options, Embeddings::default())
+        self.pick_embedded(query, options, &mut Embeddings::default())
     }
 
     /// As [`pick`](Self::pick), for a request that is embedded already, as far as it is.
@@ -315,7 +315,7 @@ impl Engine {
         &self,
         query: &Query,
         options: &PickOptions,
-        mut embeddings: Embeddings,
+        embeddings: &mut Embeddings,
     ) -> Result<Selection, PickError> {
         if options.rerank == Rerank::Always && self.reranker.is_none() {
             return Err(PickError::NoReranker);
@@ -324,15 +324,15 @@ impl Engine {
         let mut request = Request::new(&self.index, query, options)?.with_examples(self.examples.as_deref());
         report.ran(Stage::Eligibility);
         let mut ranked = match &self.scorer {
-            Some(scorer) => ranked::score(&request, (scorer, self.shortlist), &mut embeddings, &mut report),
-            None => ranked::fuse(&request, &mut embeddings, &mut report),
+            Some(scorer) => ranked::score(&request, (scorer, self.shortlist), embeddings, &mut report),
+            None => ranked::fuse(&request, embeddings, &mut report),
         };
         if let Some(prior) = &self.prior {
             ranked::raise(prior, &request, &mut ranked, &mut report);
         }
         let mut skills = None;
         if let Some(index) = &self.skills {
-            let picked = index.pick(&request, &ranked, &mut embeddings, &mut report)?;
+            let picked = index.pick(&request, &ranked, embeddings, &mut report)?;
             request.needed = index.needed(&picked);
             skills = Some((index, picked));
         }

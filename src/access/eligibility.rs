@@ -35,7 +35,7 @@ impl Eligibility {
         let by_tool = access.by_tool(names)?;
         let sources = SourceVerdict::new(access, catalog.sources().known());
         let by_policy: Vec<Vec<IneligibleReason>> =
-            grouping.policies.iter().map(|tool| access.verdict(catalog.tool(*tool))).collect();
+            grouping.policies.iter().map(|tool| access.verdict(catalog.outline(*tool))).collect();
         let of_source = |tool: ToolId| sources.reason(catalog.source(tool));
         let of_source = |tool| if sources.admits_all() { None } else { of_source(tool) };
         let verdict = |group: &Group| by_policy[group.policy].iter().cloned().chain(of_source(group.tool)).collect();

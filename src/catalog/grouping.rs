@@ -51,7 +51,7 @@ impl Grouping {
         let (mut numbers, mut policy_numbers) = (HashMap::new(), HashMap::new());
         let (mut groups, mut policies): (Vec<Group>, Vec<ToolId>) = (Vec::new(), Vec::new());
         let mut of = Vec::with_capacity(catalog.len());
-        for (id, tool) in catalog.ids().zip(catalog.tools()) {
+        for (id, tool) in catalog.outlines() {
             let policy = *policy_numbers.entry(policy(tool)).or_insert_with(|| {
                 policies.push(id);
                 policies.len() - 1

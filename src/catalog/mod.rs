@@ -18,6 +18,7 @@ mod format;
 mod gemini;
 mod grouping;
 mod options;
+mod outline;
 mod part;
 mod policy;
 mod provider_tools;
@@ -38,9 +39,8 @@ pub(crate) use aliases::{is_reserved, known_for, reserved};
 pub use changes::{ChangeError, Changes};
 pub use definition::{Alias, Annotations, NoSchemaMode, Safety, ThreatLevel, Tool};
 pub(crate) use definition::{Effects, READ_ONLY, is_read_only};
-use definitions::Definitions;
-pub(crate) use definitions::Digest;
-pub(crate) use definitions::serialise;
+use definitions::{Definitions, serialise};
+pub(crate) use definitions::{Digest, LazyTool};
 pub use error::{CatalogError, CatalogFault, FaultKind, Position};
 pub use files::CatalogFile;
 pub(crate) use grouping::{Group, Grouping, policy};
@@ -238,6 +238,16 @@ impl Catalog {
         self.definitions.tool(id.index())
     }
 
+    /// Returns what names the tool at `id` and decides on it: description, schemas, and how it is called over HTTP may be left out.
+    pub(crate) fn outline(&self, id: ToolId) -> &Tool {
+        self.definitions.outline(id.index())
+    }
+
+    /// Returns the outlines of all tools, in registration order.
+    pub(crate) fn outlines(&self) -> impl Iterator<Item = (ToolId, &Tool)> {
+        self.ids().map(|id| (id, self.outline(id)))
+    }
+
     /// Returns the source of a tool.
     pub(crate) fn source(&self, tool: ToolId) -> Option<&str> {
         self.sources.of(tool.index())
@@ -327,7 +337,7 @@ impl Catalog {
     /// Returns a tool of each policy that there is.
     pub(crate) fn policies(&self) -> impl Iterator<Item = &Tool> {
         let of_whole = self.part.iter().flat_map(|part| &part.whole.policies);
-        let own = self.part.is_none().then(|| self.grouping().policies.iter().map(|&tool| &**self.tool(tool)));
+        let own = self.part.is_none().then(|| self.grouping().policies.iter().map(|&tool| self.outline(tool)));
         of_whole.chain(own.into_iter().flatten())
     }
 

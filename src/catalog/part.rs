@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
-use super::definitions::{Definitions, Digest};
+use super::definitions::{Definitions, Digest, LazyTool};
 use super::options::CatalogOptions;
 use super::sources::{Known, Sources};
 use super::{Catalog, Ids, Tool};
@@ -51,7 +51,7 @@ pub(crate) struct Part {
 /// A tool of a part.
 #[derive(Debug, Clone)]
 pub(crate) struct PartTool {
-    pub(crate) tool: Arc<Tool>,
+    pub(crate) tool: Arc<LazyTool>,
     pub(crate) digest: Digest,
     /// Whether the bare name is its own, as the whole has it.
     pub(crate) has_bare_name: bool,
@@ -116,16 +116,17 @@ impl Catalog {
     /// Makes a catalog of some tools of a larger one, in the order of that.
     pub(crate) fn part(whole: &Arc<Whole>, tools: Vec<PartTool>) -> Self {
         let places = || (0..tools.len()).map(ToolId::from_index);
-        let ids = tools.iter().zip(places()).map(|(part, id)| (part.tool.id.as_str(), id.0)).collect();
-        let (texts, of) = Texts::new(ids);
-        let nameless = tools.iter().zip(places()).filter(|(part, _)| part.tool.untrusted && !part.has_bare_name);
+        let outlines = || tools.iter().map(|part| part.tool.outline());
+        let (texts, of) = Texts::new(outlines().zip(places()).map(|(tool, id)| (tool.id.as_str(), id.0)).collect());
+        let nameless =
+            tools.iter().zip(places()).filter(|(part, _)| part.tool.outline().untrusted && !part.has_bare_name);
+        let fault = Arc::new(OnceLock::new());
         Self {
             ids: Arc::new(Ids { texts, tools: of }),
-            sources: Arc::new(Sources::among(&whole.sources, tools.iter().map(|part| part.tool.source.as_deref()))),
-            exemplified: tools
-                .iter()
+            sources: Arc::new(Sources::among(&whole.sources, outlines().map(|tool| tool.source.as_deref()))),
+            exemplified: outlines()
                 .zip(places())
-                .filter(|(part, _)| !part.tool.examples.is_empty())
+                .filter(|(tool, _)| !tool.examples.is_empty())
                 .map(|(_, id)| id)
                 .collect(),
             digest: whole.digest.clone(),
@@ -135,9 +136,9 @@ impl Catalog {
             options: whole.options.clone(),
             grouping: Arc::default(),
             part: Some(Part { whole: Arc::clone(whole), nameless: nameless.map(|(_, id)| id).collect() }),
-            definitions: Definitions::Read(tools.into_iter().map(|part| part.tool).collect()),
+            definitions: Definitions::lazy(tools.into_iter().map(|part| part.tool).collect(), &fault),
             saved: None,
-            fault: Arc::new(OnceLock::new()),
+            fault,
         }
     }
 

@@ -167,7 +167,7 @@ impl<'a> Explainer<'a> {
                 tool_id: self.id(tool),
                 score: self.ranked.score(tool),
                 picked: picked.is_some_and(|_| !self.is_beside(tool)),
-                untrusted: self.request.index.catalog.tool(tool).untrusted,
+                untrusted: self.request.index.catalog.outline(tool).untrusted,
                 provenance: picked.map_or_else(|| self.provenance(tool), |pick| pick.provenance.clone()),
             })
         });
@@ -235,7 +235,7 @@ impl<'a> Explainer<'a> {
     }
 
     fn id(&self, tool: ToolId) -> String {
-        self.request.index.catalog.tool(tool).id.clone()
+        self.request.index.catalog.outline(tool).id.clone()
     }
 
     fn provenance(&self, tool: ToolId) -> Provenance {

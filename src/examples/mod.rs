@@ -317,7 +317,7 @@ pub(crate) fn counting(catalog: &Catalog, names: &NameTable, more: &Examples) ->
     let mut stats = ExampleStats::default();
     let mut of_tools: Vec<Vec<Counting>> = vec![Vec::new(); catalog.len()];
     for &tool in catalog.exemplified() {
-        of_tools[tool.index()].extend(defined(tool, catalog.tool(tool)));
+        of_tools[tool.index()].extend(defined(tool, catalog.outline(tool)));
     }
     let mut unknown = HashSet::new();
     for example in more.iter() {

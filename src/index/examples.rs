@@ -67,7 +67,7 @@ impl<'k> KnownExamples<'k> {
     /// Takes those of tools' definitions; `of_whole` where these are not all tools.
     pub(crate) fn of_rows(rows: &'k [(RowKey, Arc<Row>)], of_whole: Option<CountedExamples>) -> Self {
         let known = rows.iter().filter(|(_, row)| !row.examples.is_empty()).flat_map(|(_, row)| {
-            let requests = counting_of(&row.tool).into_iter().enumerate();
+            let requests = counting_of(row.tool.outline()).into_iter().enumerate();
             requests.map(|(place, request)| (request.into(), (row.examples.as_slice(), place)))
         });
         Self { vectors: known.collect(), of_whole }

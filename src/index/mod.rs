@@ -37,7 +37,7 @@ pub(crate) use examples::{CountedExamples, ExampleConfig, ExampleIndex, KnownExa
 pub(crate) use keyword::{IndexedTerm, KeywordIndex};
 pub(crate) use optional::{Optional, Source};
 pub(crate) use part::{Counts, NumberedModel, PartOf, RequestTerms, TermCounts};
-pub(crate) use row::{Row, RowKey, SourceKey};
+pub(crate) use row::{DamagedRow, Row, RowKey, SourceKey};
 pub(crate) use sources::{SourceRow, SourceScores, Sources};
 pub(crate) use twins::Twins;
 pub(crate) use vectors::{RequestVectors, TellingWord, ToolWords, Vectors, products};

@@ -17,7 +17,7 @@ use super::sources::SourceRow;
 use super::terms::TermKey;
 use super::twins::{Likeness, likeness};
 use super::{ExampleIndex, Index};
-use crate::catalog::{Digest, PartTool, Tool, serialise};
+use crate::catalog::{Digest, LazyTool, PartTool, Tool};
 use crate::examples::counting_of;
 use crate::ranking::ToolId;
 use crate::text::Field;
@@ -32,13 +32,17 @@ const OTHER_MODELS: &str = "it has vectors of other models";
 #[error("{0}")]
 pub(crate) struct DamagedRow(String);
 
+fn of_definition(reason: impl fmt::Display) -> DamagedRow {
+    DamagedRow(format!("its definition: {reason}"))
+}
+
 pub(super) fn damaged(message: &str) -> DamagedRow {
     DamagedRow(message.to_owned())
 }
 
 /// What is known of a tool of a snapshot.
 pub(crate) struct Row {
-    pub(crate) tool: Arc<Tool>,
+    pub(crate) tool: Arc<LazyTool>,
     pub(crate) digest: Digest,
     /// Its place in the snapshot when it was written, by which tools are in order.
     pub(crate) place: u32,
@@ -121,7 +125,7 @@ impl Row {
         let (postings, likenesses) = (Postings::build(std::slice::from_ref(&definition)), vec![likeness(&definition)]);
         Self {
             digest: index.catalog.digests()[tool.index()],
-            tool: definition,
+            tool: Arc::new(definition.into()),
             place: tool.0,
             has_bare_name,
             source,
@@ -129,6 +133,11 @@ impl Row {
             segment: Arc::new(Segment { postings, vectors, likenesses }),
             examples: examples.map(|examples| examples.of_definition(tool)).unwrap_or_default(),
         }
+    }
+
+    /// Reads what is left of the definition.
+    pub(crate) fn whole(&self) -> Result<&Arc<Tool>, DamagedRow> {
+        self.tool.whole().map_err(of_definition)
     }
 
     /// Returns the tool as one of a part of a catalog.
@@ -153,7 +162,7 @@ impl Row {
 
     /// Returns the terms of each example of the definition that counts.
     pub(crate) fn example_terms(&self) -> Vec<Vec<u64>> {
-        terms_of_definition(&self.tool)
+        terms_of_definition(self.tool.outline())
     }
 
     /// The source that the tool is for itself.
@@ -171,9 +180,9 @@ impl Row {
         out.extend(self.source.unwrap_or(SourceKey([0; 16])).0);
         put_length(&mut out, self.copies.len());
         self.copies.iter().for_each(|copied| out.extend(copied.0));
-        let definition = serialise(&self.tool);
+        let definition = self.tool.serialised();
         put_length(&mut out, definition.len());
-        out.extend(definition);
+        out.extend(&*definition);
         let Segment { postings, vectors, likenesses } = &*self.segment;
         out.extend(postings.lengths()[0].to_le_bytes());
         let held: Vec<_> = postings.held().collect();
@@ -189,7 +198,7 @@ impl Row {
         sealed(out)
     }
 
-    /// Reads the row that is known by `key`, with vectors by `models`, each with its dimensions.
+    /// Reads the row that is known by `key`, with vectors by `models`, each with its dimensions; of the definition the outline.
     pub(crate) fn of_bytes(bytes: &[u8], key: RowKey, models: &[(String, usize)]) -> Result<Self, DamagedRow> {
         let mut bytes = Bytes::of_version(bytes)?;
         let [has_bare_name, has_source] = bytes.array()?;
@@ -204,8 +213,7 @@ impl Row {
         if standing.key(&digest, &names) != key {
             return Err(damaged("it is not the row that its key says"));
         }
-        let tool: Tool =
-            serde_json::from_slice(definition).map_err(|error| DamagedRow(format!("its definition: {error}")))?;
+        let tool = LazyTool::of_serialised(definition).map_err(of_definition)?;
         let length = u32::from_le_bytes(bytes.array()?);
         let terms = bytes.terms()?;
         let frequencies = bytes.numbers(terms.len(), u16::from_le_bytes)?;
@@ -217,7 +225,7 @@ impl Row {
         let likeness: Likeness = bytes.array()?;
         let likeness = Some(likeness).filter(|likeness| *likeness != Likeness::default());
         let vectors = bytes.vectors(models, 1)?;
-        let examples = match counting_of(&tool).len() {
+        let examples = match counting_of(tool.outline()).len() {
             count @ 1.. if !models.is_empty() => bytes.vectors(models, count)?,
             _ => Vec::new(),
         };
@@ -421,7 +429,8 @@ mod tests {
             assert_eq!(count, if id == ToolId(0) { 2 } else { 0 }, "what says nothing does not count");
             let bytes = row.to_bytes();
             let read = Row::of_bytes(&bytes, key, &models).expect("it is whole");
-            assert_eq!((&read.tool, read.place, read.source), (&row.tool, row.place, row.source));
+            assert_eq!((read.place, read.source), (row.place, row.source));
+            assert_eq!(read.whole().expect("it is a tool"), row.whole().expect("it is one"));
             assert!(read.terms().eq(row.terms()) && read.vectors().eq(row.vectors()));
             assert_eq!(read.segment.likenesses, row.segment.likenesses);
             assert!(read.examples.iter().map(Rows::parts).eq(row.examples.iter().map(Rows::parts)));
@@ -482,7 +491,7 @@ mod tests {
                 // Whoever can write can also seal: what is then read is an error, or the same definition under its key.
                 changed = sealed(changed[..inner].to_vec());
                 if let Ok(row) = Row::of_bytes(&changed, *key, models) {
-                    prop_assert_eq!(row.tool.id.as_str(), "files/read_0");
+                    prop_assert_eq!(row.whole().map(|tool| tool.id.as_str()), Ok("files/read_0"));
                 }
             } else {
                 prop_assert!(Row::of_bytes(&changed, *key, models).is_err());

@@ -281,7 +281,7 @@ impl Sources {
     /// themselves.
     pub(super) fn new(catalog: &Catalog, postings: &[(usize, &Postings)]) -> Option<Self> {
         // A source by its number and by whether it is trusted.
-        let group = |tool| Some(2 * catalog.source_number(tool)? + usize::from(catalog.tool(tool).untrusted));
+        let group = |tool| Some(2 * catalog.source_number(tool)? + usize::from(catalog.outline(tool).untrusted));
         let groups: Vec<Option<usize>> = catalog.ids().map(group).collect();
         let mut tools_of = vec![0_usize; 2 * catalog.source_names().len()];
         groups.iter().flatten().for_each(|&group| tools_of[group] += 1);

@@ -131,7 +131,7 @@ impl NameTable {
     fn collect(catalog: &Catalog) -> Self {
         let named = |tool: ToolId| Resolved { tool, via: ResolvedVia::Name, deprecated: false };
         let mut names: Vec<(Cow<'_, str>, Given)> = Vec::with_capacity(catalog.len() * 3);
-        for (id, tool) in catalog.ids().zip(catalog.tools()) {
+        for (id, tool) in catalog.outlines() {
             let named = named(id);
             if !tool.untrusted {
                 names.push((Cow::Borrowed(&tool.name), Given::Claim(named)));
@@ -146,9 +146,9 @@ impl NameTable {
             }
         }
         // An untrusted name counts by itself only where nobody else has it and the ecosystem does not.
-        if catalog.tools().iter().any(|tool| tool.untrusted) {
+        if catalog.outlines().any(|(_, tool)| tool.untrusted) {
             let known: HashSet<String> = names.par_iter().with_min_len(FEW).map(|(name, _)| normalise(name)).collect();
-            for (id, tool) in catalog.ids().zip(catalog.tools()).filter(|(_, tool)| tool.untrusted) {
+            for (id, tool) in catalog.outlines().filter(|(_, tool)| tool.untrusted) {
                 let is_own = catalog.may_have_bare_name(id) && !is_reserved(&tool.name);
                 if is_own && !known.contains(&normalise(&tool.name)) {
                     names.push((Cow::Borrowed(&tool.name), Given::Claim(named(id))));
@@ -157,8 +157,7 @@ impl NameTable {
         }
         // An id is unique, so it means its tool even where it is also another's name; but for an untrusted one
         // and that is no more than the bare name.
-        for (id, tool) in catalog.ids().zip(catalog.tools()).filter(|(_, tool)| !tool.untrusted || tool.id != tool.name)
-        {
+        for (id, tool) in catalog.outlines().filter(|(_, tool)| !tool.untrusted || tool.id != tool.name) {
             names.push((Cow::Borrowed(&tool.id), Given::Id(named(id))));
         }
         let tools = Owners::new(names, |given, owners| {

@@ -50,6 +50,14 @@ pub enum SavedError {
         /// What is wrong.
         reason: String,
     },
+    /// A definition that was kept as it is serialised is not a tool's.
+    #[error("the definition of {tool:?} cannot be read: {reason}")]
+    Definition {
+        /// The id of the tool.
+        tool: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// Another process is writing the index.
     #[error("another process is writing the index {}; wait for it, or give another folder", path.display())]
     Locked {

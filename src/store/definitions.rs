@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
+use rayon::prelude::*;
 
 use super::head::Current;
-use super::shared::read_rows;
+use super::shared::{definition, read_rows};
 use super::{READ, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError};
 use crate::catalog::{Catalog, PartTool};
 use crate::index::RowKey;
@@ -79,8 +80,12 @@ fn read(
     definitions.extend(keys.iter().filter_map(|key| Some((*key, known.get(key)?.clone()))));
     let unknown: Vec<RowKey> = keys.into_iter().filter(|key| !definitions.contains_key(key)).collect();
     for unknown in unknown.chunks(ROWS_AT_ONCE) {
-        let read = read_rows(store, &head, unknown, READ)?.into_iter();
-        definitions.extend(read.map(|(key, row)| (key, Definition { place: row.place, tool: row.part_tool() })));
+        let read = read_rows(store, &head, unknown, READ)?.into_par_iter().map(|(key, row)| {
+            let whole = Arc::clone(definition(store, &key, &row)?);
+            let tool = PartTool { tool: Arc::new(whole.into()), ..row.part_tool() };
+            Ok((key, Definition { place: row.place, tool }))
+        });
+        definitions.extend(read.collect::<Result<Vec<_>, StoreError>>()?);
     }
     if definitions.len() != current.tools {
         let reason = format!("it has {} tools, and {} of them lie there", current.tools, definitions.len());

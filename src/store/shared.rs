@@ -12,6 +12,7 @@ use super::first_stage::{FirstStage, name_tag};
 use super::head::{Current, Head};
 use super::kept::Kept;
 use super::{READ, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError, Values, lock};
+use crate::catalog::Tool;
 use crate::deadline::Deadline;
 use crate::embed::{Embedder, ModelKind, StaticEmbedder};
 use crate::engine::{Embeddings, Engine};
@@ -229,28 +230,34 @@ impl SharedEngine {
         options.check()?;
         let deadline = Deadline::after(options.timeout);
         let mut embeddings = Embeddings::default();
-        let mut ask = |of: &Snapshot| self.0.candidates(of, query, options, deadline, &mut embeddings);
+        let ask = |of: &Snapshot, embeddings: &mut _| self.0.candidates(of, query, options, deadline, embeddings);
+        let pick = |engine: &Engine, embeddings: &mut _| {
+            let timeout = deadline.instant().map(|end| end.saturating_duration_since(Instant::now()));
+            let selection = engine.pick_embedded(query, &PickOptions { timeout, ..options.clone() }, embeddings)?;
+            Ok((selection, engine.catalog().len()))
+        };
         let asked = self.0.ready().and_then(|()| {
-            let mut asked = ask(&snapshot);
+            let mut asked = ask(&snapshot, &mut embeddings);
             if let Err(StoreError::Damaged { .. }) = &asked
                 && let Some(successor) = self.0.successor(&snapshot, self.0.within(deadline))
             {
-                asked = ask(&successor);
+                asked = ask(&successor, &mut embeddings);
                 snapshot = successor;
             }
-            asked.inspect_err(|error| self.0.failed(error, Asked::ForAPick))
+            let picked = match asked.map(|engine| pick(&engine, &mut embeddings)) {
+                // A definition whose outline could be read.
+                Ok(Err(PickError::Saved { reason })) => Err(self.0.damaged_late(reason)),
+                picked => picked,
+            };
+            picked.inspect_err(|error| self.0.failed(error, Asked::ForAPick))
         });
-        let (engine, failed) = match asked {
-            Ok(engine) => (engine, None),
+        let ((mut selection, candidates), failed) = match asked {
+            Ok(picked) => (picked?, None),
             Err(error) => match snapshot.stand_in(&self.0.kept)? {
-                Some(engine) => (engine, Some(error)),
+                Some(engine) => (pick(&engine, &mut embeddings)?, Some(error)),
                 None => return Err(PickError::Worker { reason: error.to_string() }),
             },
         };
-        let timeout = deadline.instant().map(|end| end.saturating_duration_since(Instant::now()));
-        let options = PickOptions { timeout, ..options.clone() };
-        let mut selection = engine.pick_embedded(query, &options, embeddings)?;
-        let candidates = engine.catalog().len();
         selection.snapshot = Some(snapshot.report(Some(candidates)));
         let status = match &failed {
             None => StageStatus::Ran,
@@ -307,6 +314,13 @@ impl Shared {
             tracing::info!(target: "picktools::store", "the store answers again");
         }
         fault.until = None;
+    }
+
+    /// Keeps no row that turned out to be damaged when all of its definition was needed.
+    fn damaged_late(&self, reason: String) -> StoreError {
+        let damaged = self.kept.all().into_iter().filter(|(_, row)| row.tool.is_damaged());
+        self.kept.drop_rows(damaged.map(|(key, _)| key));
+        self.store.damaged("a row", reason)
     }
 
     /// How long the store may take to answer.
@@ -373,7 +387,7 @@ impl Shared {
         // What tools require comes along by name, and what that requires; and what copies copy by key.
         let mut named = first.names.clone();
         for _ in 0..MOST_STEPS {
-            let required = rows.values().flat_map(|row| &row.tool.requires).map(|name| name_tag(name));
+            let required = rows.values().flat_map(|row| &row.tool.outline().requires).map(|name| name_tag(name));
             let required: BTreeSet<u64> = required.filter(|name| !named.contains(name)).collect();
             let originals = rows.values().flat_map(|row| &row.copies).copied();
             let mut more: BTreeSet<RowKey> = originals.collect();
@@ -520,7 +534,12 @@ pub(super) fn read_rows(
     of_bytes(store, head, keys, store.rows(head, keys, within)?)
 }
 
-/// Reads rows as they lie there. One that has gone meanwhile is not among them.
+/// Reads all of the definition of a row.
+pub(super) fn definition<'r>(store: &RedisStore, key: &RowKey, row: &'r Row) -> Result<&'r Arc<Tool>, StoreError> {
+    row.whole().map_err(|damaged| store.damaged(format!("the row {key}"), damaged))
+}
+
+/// Reads rows as they lie there, of their definitions the outlines. One that has gone meanwhile is not among them.
 fn of_bytes(
     store: &RedisStore,
     head: &Head,
@@ -567,6 +586,7 @@ impl Snapshot {
             return Err(store.damaged("the snapshot", reason));
         }
         let rows = in_order(rows);
+        rows.par_iter().try_for_each(|(key, row)| definition(store, key, row).map(drop))?;
         Ok(Engine::of_rows(Index::whole(of, &rows)?, &rows, None)?)
     }
 
@@ -579,7 +599,10 @@ impl Snapshot {
     fn stand_in(&self, kept: &Kept) -> Result<Option<Engine>, PickError> {
         let mut standing_in = lock(&self.standing_in);
         if standing_in.as_ref().is_none_or(|(rows, _)| *rows < kept.len()) {
-            let rows = in_order(kept.all());
+            let (rows, damaged): (Vec<_>, Vec<_>) =
+                kept.all().into_par_iter().partition(|(_, row)| row.whole().is_ok());
+            kept.drop_rows(damaged.into_iter().map(|(key, _)| key));
+            let rows = in_order(rows);
             if rows.is_empty() {
                 return Ok(None);
             }

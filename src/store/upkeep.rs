@@ -4,7 +4,7 @@ use foldhash::{HashMap, HashMapExt};
 use serde::Serialize;
 
 use super::{READ, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError, Values};
-use crate::index::{Row, RowKey, SourceKey, SourceRow, TermCounts};
+use crate::index::{DamagedRow, Row, RowKey, SourceKey, SourceRow, TermCounts};
 
 /// The most faults that are told one by one.
 const MOST_FAULTS: usize = 100;
@@ -107,11 +107,14 @@ pub fn verify(store: &RedisStore, progress: &dyn Fn(usize, usize)) -> Result<Ver
     let mut sources: Vec<SourceKey> = Vec::new();
     let mut holding: HashMap<u64, (u32, u32)> = HashMap::new();
     let mut read = 0;
+    let whole = |bytes: &[u8], key: RowKey| {
+        let row = Row::of_bytes(bytes, key, &head.models)?;
+        row.whole()?;
+        Ok::<Row, DamagedRow>(row)
+    };
     for keys in keys.chunks(ROWS_AT_ONCE) {
         for (key, bytes) in keys.iter().zip(each(keys, &|keys| store.rows(&head, keys, READ))?) {
-            let row = bytes
-                .and_then(|bytes| Row::of_bytes(&bytes, *key, &head.models).map_err(|damaged| damaged.to_string()));
-            match row {
+            match bytes.and_then(|bytes| whole(&bytes, *key).map_err(|damaged| damaged.to_string())) {
                 Ok(row) => {
                     sources.extend(row.source);
                     row.terms().for_each(|(term, ..)| holding.entry(term).or_default().0 += 1);

@@ -2,13 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use picktools::store::{RedisOptions, RedisStore, SharedEngine, SharedOptions, StoreError, publish};
-use picktools::{Access, Catalog, Engine, PickOptions, Query, Tool};
+use picktools::store::{
+    RedisOptions, RedisStore, SharedCatalog, SharedEngine, SharedOptions, StoreError, publish, status, verify,
+};
+use picktools::{Access, Catalog, Engine, PickOptions, Query, Selection, Tool};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use sha2::{Digest as _, Sha256};
+use twox_hash::XxHash3_64;
 
 use crate::server::StoreServer;
-use crate::support::{ids, pick, published, shared, store, tool, wide};
+use crate::support::{ids, pick, published, shared, store, tool, wide, with_workplace};
 
 /// Written down before anything of a request went to a store: what means something in a query, an index or a protocol.
 const ATTEMPTS: [&str; 24] = [
@@ -145,6 +149,100 @@ fn a_tenant_sees_nothing_of_another_even_where_the_names_are_alike() {
     for name in ["", "A", "a b", "a}", "*", "a:b", &"a".repeat(65)] {
         let options = RedisOptions { tenant: name.to_owned(), ..RedisOptions::new(server.url()) };
         assert!(matches!(RedisStore::new(options), Err(StoreError::Tenant { .. })), "{name:?}");
+    }
+}
+
+/// A row whose definition is another, under the key that it then has.
+fn forged(row: &[u8], models: &[String], definition: impl Fn(&str) -> String) -> ([u8; 16], Vec<u8>) {
+    let length = |at: usize| u32::from_le_bytes(row[at..at + 4].try_into().expect("four bytes")) as usize;
+    let copies = length(23);
+    let start = 27 + 16 * copies;
+    let end = start + 4 + length(start);
+    let definition = definition(std::str::from_utf8(&row[start + 4..end]).expect("JSON"));
+    let length = u32::try_from(definition.len()).expect("it is short").to_le_bytes();
+    let forged = [&row[..start], &length, definition.as_bytes(), &row[end..row.len() - 8]].concat();
+    let mut digest = Sha256::new_with_prefix(&row[..3]);
+    digest.update(Sha256::digest(&definition));
+    digest.update(&row[7..23]);
+    digest.update(&row[27..start]);
+    models.iter().for_each(|model| {
+        digest.update((model.len() as u64).to_le_bytes());
+        digest.update(model);
+    });
+    let sum = XxHash3_64::oneshot(&forged).to_le_bytes();
+    (digest.finalize()[..16].try_into().expect("16 bytes"), [forged.as_slice(), &sum].concat())
+}
+
+#[test]
+fn a_forged_definition_that_fits_its_key_is_no_tool_even_where_it_shows_late() {
+    let request = "book a meeting room for tomorrow";
+    // Written down before definitions were read in two steps; the first shows at once, the others when all is needed.
+    let forgeries = [
+        ("\"name\":", "\"safe\":true,\"safe\":false,\"name\":"),
+        ("\"description\":\"", "\"description\":\"\\ud800"),
+        ("\"parameters\":{", "\"parameters\":{\"type\":7,"),
+        ("\"properties\":{", "\"properties\":{},\"properties\":{"),
+        ("\"parameters\":", "\"http\":\"anywhere\",\"parameters\":"),
+    ];
+    for (number, (from, to)) in forgeries.into_iter().enumerate() {
+        let (server, _, publication) = with_workplace();
+        let store = || store(&server.url(), "acme");
+        let reader = shared(&server.url(), 0);
+        let best = ids(&pick(&reader, request, &wide())).swap_remove(0);
+        let models = status(&store()).expect("it answers").models;
+        let generation = format!("picktools:{{acme}}:g{}", publication.generation);
+        let row_of =
+            |key: &str| -> Vec<u8> { redis::from_redis_value(server.ask(&["HGET", key, "r"])).expect("a row") };
+        let holds = |row: &[u8]| String::from_utf8_lossy(row).contains(&format!("{{\"id\":\"{best}\""));
+        let rows: Vec<String> =
+            server.keys().into_iter().filter(|key| key.starts_with(&format!("{generation}:t:"))).collect();
+        let old = rows.into_iter().find(|key| holds(&row_of(key))).expect("the row of the best tool");
+        let (key, row) = forged(&row_of(&old), &models, |definition| {
+            assert!(definition.contains(from), "{definition}");
+            definition.replacen(from, to, 1)
+        });
+        let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        let new = format!("{generation}:t:{hex}");
+        server.ask(&["COPY", &old, &new]);
+        server.ask_bytes(&[b"HSET", new.as_bytes(), b"r", &row]);
+        server.ask(&["DEL", &old]);
+        let (_, old) = old.rsplit_once(':').expect("a key of a row");
+        let old: Vec<u8> =
+            (0..16).map(|at| u8::from_str_radix(&old[2 * at..2 * at + 2], 16).expect("digits")).collect();
+        server.ask_bytes(&[b"SREM", format!("{generation}:tools").as_bytes(), &old]);
+        server.ask_bytes(&[b"SADD", format!("{generation}:tools").as_bytes(), &key]);
+
+        let is_told = |selection: &Selection| selection.degraded.iter().any(|part| part.reason.contains("damaged"));
+        // What the reader has kept stands in, and it goes on in the same way.
+        for _ in 0..2 {
+            let selection = pick(&reader, request, &wide());
+            assert!(is_told(&selection), "{number}: {:?}", selection.degraded);
+            assert_eq!(ids(&selection)[0], best, "{number}");
+            std::thread::sleep(Duration::from_millis(1_100));
+        }
+        // Who has kept nothing has other tools at most.
+        let fresh = shared(&server.url(), 0);
+        match fresh.pick(&Query::new(request), &wide()) {
+            Ok(selection) => {
+                assert!(number > 0 && is_told(&selection), "{number}: {:?}", selection.degraded);
+                let found = ids(&selection);
+                assert!(!found.contains(&best) && !found.iter().any(|id| id == "unreadable"), "{number}: {found:?}");
+            }
+            Err(error) => assert!(number == 0 && error.to_string().contains("damaged"), "{number}: {error}"),
+        }
+        // Who reads all tells at once.
+        let refused = [
+            SharedEngine::open(store(), SharedOptions::default()).expect_err("it is read whole"),
+            SharedCatalog::open(store()).expect_err("it is read whole"),
+        ];
+        for error in refused {
+            assert!(
+                matches!(error, StoreError::Damaged { .. }) && error.to_string().contains(&hex),
+                "{number}: {error}"
+            );
+        }
+        let found = verify(&store(), &|_, _| {}).expect("the others are read");
+        assert!(found.told.iter().any(|fault| fault.contains(&hex)), "{number}: {:?}", found.told);
     }
 }
 

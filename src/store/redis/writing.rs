@@ -465,7 +465,7 @@ impl RedisStore {
 
 /// Writes the document of a tool: what it is found by, and its row.
 fn write_row(writes: &mut Pipeline, generation: &Generation, key: RowKey, row: &Row) {
-    let tool = &row.tool;
+    let tool = row.tool.outline();
     let (mut of_name, mut others) = (String::new(), String::new());
     for (term, frequency, is_name) in row.terms() {
         let text = if is_name { &mut of_name } else { &mut others };
