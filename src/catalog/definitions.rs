@@ -153,15 +153,13 @@ impl Definitions {
     pub(super) fn all(&self) -> &[Arc<Tool>] {
         match self {
             Self::Read(tools) => tools,
-            Self::Saved(saved) => saved.all.get_or_init(|| {
-                let places = (0..saved.ends.len()).into_par_iter();
-                places.map(|place| Arc::clone(saved.needed[place].get_or_init(|| saved.read(place)))).collect()
-            }),
-            Self::Lazy(lazy) => lazy.all.get_or_init(|| {
-                let places = (0..lazy.tools.len()).into_par_iter();
-                places.map(|place| Arc::clone(lazy.whole(place))).collect()
-            }),
+            Self::Saved(saved) => saved.all.get_or_init(|| self.read_all()),
+            Self::Lazy(lazy) => lazy.all.get_or_init(|| self.read_all()),
         }
+    }
+
+    fn read_all(&self) -> Vec<Arc<Tool>> {
+        (0..self.len()).into_par_iter().map(|place| Arc::clone(self.tool(place))).collect()
     }
 
     /// Returns a definition as it is serialised.
