@@ -7,7 +7,7 @@ use foldhash::{HashMap, HashMapExt};
 use rayon::prelude::*;
 
 use super::head::Current;
-use super::shared::{definition, read_rows};
+use super::reading::{definition, read_rows};
 use super::{READ, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError};
 use crate::catalog::{Catalog, PartTool};
 use crate::index::RowKey;

@@ -20,6 +20,7 @@ mod first_stage;
 mod head;
 mod kept;
 mod publish;
+mod reading;
 mod redis;
 mod shared;
 mod upkeep;
