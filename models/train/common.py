@@ -487,17 +487,6 @@ def written_set(folder, fold):
     return [document(t) for t in written_tools(servers).values()], [q for q, _ in asked], [r for _, r in asked]
 
 
-def out_of_scope(fold):
-    """Requests that no tool is for: the third of them that goes with a fold of the sets."""
-    lines = [l.strip() for l in open(f"{OWN}/out_of_scope.txt", encoding="utf-8")]
-    return [l for l in lines if l][fold - 1 :: 3]
-
-
-def near_misses():
-    """Requests near the subject of a written server that no tool serves, of servers that no fold scores."""
-    return [l.rstrip("\n").split("\t")[1] for l in open(f"{OWN}/near.tsv", encoding="utf-8")]
-
-
 def load_set(bench, s):
     """Documents, requests, and for each request its judged documents (index -> grade) of one benchmark set."""
     t = [json.loads(l) for l in open(f"{bench}/{s}/tools.jsonl", encoding="utf-8")]

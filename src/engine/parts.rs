@@ -50,10 +50,10 @@ pub(super) fn parts<'q>(request: &Request<'q>, ranked: &Ranked, report: &mut Rep
     }
     let vectors = static_vectors(index).filter(|_| request.mode.uses_semantic());
     let mut cosines = match vectors.map(|vectors| embed(vectors, &texts, request)).transpose() {
-        Ok(embedded) => vectors.zip(embedded).map(|(vectors, (embedded, scopes))| {
+        Ok(embedded) => vectors.zip(embedded).map(|(vectors, embedded)| {
             let of_examples = request.examples.and_then(|examples| examples.cosines(vectors, &embedded));
             let cosines = scores(vectors, (&texts, &embedded), request, sentences);
-            (vectors, embedded, scopes, cosines, of_examples)
+            (vectors, embedded, cosines, of_examples)
         }),
         Err(reason) => {
             report.degraded(Stage::Select, format!("{reason}; the parts of the request are not told apart"));
@@ -68,13 +68,13 @@ pub(super) fn parts<'q>(request: &Request<'q>, ranked: &Ranked, report: &mut Rep
             signals.push((Retriever::Keyword, signal));
             terms = found;
         }
-        if let Some((vectors, embedded, scopes, cosines, of_examples)) = &mut cosines {
+        if let Some((vectors, embedded, cosines, of_examples)) = &mut cosines {
             let own = embedded.slice(s![place..=place, ..]);
             let mut signal = Signal::cosines(&mut vec![std::mem::take(&mut cosines[place])], index, vectors, own);
             if let (Some(examples), Some(scores)) = (request.examples, of_examples) {
                 signal = signal.with_example_cosines(examples, std::mem::take(&mut scores[place]), ModelKind::Static);
             }
-            signals.push((Retriever::Static, Signal { scope: scopes[place], ..signal }));
+            signals.push((Retriever::Static, signal));
         }
         Part { text, terms, fused: Fused::new(signals, Fusion::Weighted, request.rankable()) }
     });
@@ -96,13 +96,11 @@ fn scores(
     scores.collect()
 }
 
-/// The parts' vectors, one a row, of zeros where the model knows nothing of the part; and what it says of each alone.
-fn embed(vectors: &Vectors, texts: &[&str], request: &Request<'_>) -> Result<(Array2<f32>, Vec<Option<f32>>), String> {
+/// The parts' vectors, one a row; of zeros where the model knows nothing of the part.
+fn embed(vectors: &Vectors, texts: &[&str], request: &Request<'_>) -> Result<Array2<f32>, String> {
     let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
     let deadline = request.deadline;
     guarded(vectors.embedder(), deadline, move |embedder| {
-        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        let scopes = texts.iter().map(|text| embedder.scope(text)).collect();
-        Ok((Vectors::embed_queries(embedder, &texts, deadline)?, scopes))
+        Vectors::embed_queries(embedder, &texts.iter().map(String::as_str).collect::<Vec<_>>(), deadline)
     })
 }

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn signal(scores: &[f32], floor: f32, ceiling: f32) -> Signal {
-    Signal { scores: scores.to_vec(), floor, ceiling, context: None, sources: None, examples: None, scope: None }
+    Signal { scores: scores.to_vec(), floor, ceiling, context: None, sources: None, examples: None }
 }
 
 fn naive_ranks(scores: &[f32], admitted: &[ToolId], floor: f32) -> Vec<Option<usize>> {
@@ -23,23 +23,6 @@ fn catalogs() -> impl Strategy<Value = (Vec<f32>, Vec<f32>, Vec<ToolId>)> {
         let admitted = tools.iter().enumerate().filter(|(_, tool)| tool.2);
         (keyword, semantic, admitted.map(|(index, _)| ToolId::from_index(index)).collect())
     })
-}
-
-#[test]
-fn a_request_that_tools_seldom_serve_lowers_all_scores_alike_and_no_value() {
-    let eligibility = Eligibility::only(&[0, 1, 2].map(ToolId::from_index), 3);
-    let fused = |scope: Option<f32>| {
-        let said = Signal { scope, ..signal(&[0.5, 0.3, 0.1], f32::NEG_INFINITY, 1.0) };
-        Fused::new(vec![(Retriever::Static, said)], Fusion::Weighted, &eligibility)
-    };
-    let [served, seldom, silent] = [Some(6.0), Some(-6.0), None].map(fused);
-    assert!(seldom.answerable() < 0.3 * served.answerable());
-    assert!((silent.answerable() - served.answerable()).abs() < 0.01, "what says nothing is no evidence");
-    let ratio = |tool: usize| seldom.score_of(ToolId::from_index(tool)) / served.score_of(ToolId::from_index(tool));
-    for tool in 0..3 {
-        assert!((ratio(tool) - ratio(0)).abs() < 1e-4 && ratio(tool) < 0.3, "{}", ratio(tool));
-        assert_eq!(seldom.value(ToolId::from_index(tool)), served.value(ToolId::from_index(tool)));
-    }
 }
 
 proptest! {
