@@ -6,8 +6,8 @@
 //! less the semantic signals weigh ([`Fit::softening`]), because similar meaning tells little between tools that all
 //! have the words. Alternatively, reciprocal rank fusion (Cormack, Clarke, Büttcher 2009) adds up ranks.
 //!
-//! The score is a logistic function of the value, so it keeps the order. `models/train/fusion` fits all constants, on
-//! scores of models that had not seen the requests; `docs/results.md` has the figures.
+//! The score is a logistic function of the value, so it keeps the order. `models/train/fusion` fits all constants, on scores of
+//! models that had not seen the requests; `docs/results.md` has the figures.
 
 mod fits;
 #[cfg(test)]
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use self::fits::{Calibration, Evidence, Fit};
+use self::fits::{Calibration, Evidence, Fit, ODDS};
 use crate::access::Eligibility;
 use crate::embed::{Embedder, ModelKind};
 use crate::index::SourceScores;
@@ -129,14 +129,16 @@ pub struct RetrieverScores {
     pub scores: Vec<f32>,
     /// The largest score that this request could give to any tool.
     pub ceiling: f32,
+    /// Whether tools serve such a request at all, by the request alone: the logarithm of the odds; `None` where it does not tell.
+    pub scope: Option<f32>,
     /// What it says of each tool's source as a whole; `None` where sources tell nothing.
     pub sources: Option<Vec<f32>>,
 }
 
 impl From<(Retriever, Signal)> for RetrieverScores {
-    fn from((retriever, Signal { scores, ceiling, sources, .. }): (Retriever, Signal)) -> Self {
+    fn from((retriever, Signal { scores, ceiling, scope, sources, .. }): (Retriever, Signal)) -> Self {
         let sources = sources.map(|sources| sources.by_tool().collect());
-        Self { retriever, scores, ceiling, sources }
+        Self { retriever, scores, ceiling, scope, sources }
     }
 }
 
@@ -197,6 +199,8 @@ pub(crate) struct Fused {
     best_keyword: f32,
     /// The largest share that an eligible tool has of what the request's words could score, 0..1.
     coverage: f32,
+    /// What a model says of the request alone, if any does.
+    scope: Option<f32>,
     standing: Standing,
 }
 
@@ -205,7 +209,10 @@ pub(crate) struct Fused {
 struct Standing {
     /// The part of a tool's evidence that is the same for all tools of the request.
     offset: f32,
-    /// The estimated probability that any eligible tool answers the request, 0..1.
+    /// The largest score: the probability that any eligible tool answers the request, as far as tools tell, 0..1.
+    most: f32,
+    /// The estimated probability that any eligible tool answers the request, which the request alone tells of as well, 0..1; without what
+    /// scores tell.
     answerable: f32,
     /// The eligible tool of the largest value, where there is one.
     best: Option<ToolId>,
@@ -246,11 +253,12 @@ impl Fused {
                 }
             }
         }
+        let scope = parts.iter().find_map(|part| part.signal.scope);
         let coverage = if ceiling > 0.0 { best_keyword / ceiling } else { 0.0 };
         let calibration = fit.calibration(parts.iter().any(|part| part.signal.sources.is_some()));
         let (near, standing, gains) = (&fit.near, Standing::default(), BTreeMap::new());
         let mut fused =
-            Self { parts, method, calibration, near, values, sources, gains, best_keyword, coverage, standing };
+            Self { parts, method, calibration, near, values, sources, gains, best_keyword, coverage, scope, standing };
         fused.standing = fused.compare(eligibility);
         fused
     }
@@ -301,8 +309,7 @@ impl Fused {
                 None => own.with_lone(other.scores.iter().copied()),
             });
             let ceiling = own.ceiling.max(other.ceiling);
-            let signal =
-                Signal { scores, floor: other.floor, ceiling, context: other.context, sources, examples: None };
+            let signal = Signal { scores, floor: other.floor, ceiling, sources, examples: None, ..other };
             Some((retriever, signal))
         });
         let behind = theirs.admitted().map(|other| ToolId::from_index(tools + other.index()));
@@ -325,13 +332,15 @@ impl Fused {
         let best_value = best.map_or(0.0, |best| best.score);
         // The logarithm of how many of the best tools rival the best one.
         let crowd = top.iter().map(|tool| (tool.score - best_value).exp()).sum::<f32>().max(1.0).ln();
-        let Calibration { answerable, relevance } = self.calibration;
+        let Calibration { scope, answerable, relevance } = self.calibration;
         let best = best.map(|best| best.tool);
-        let evidence = self.evidence(answerable, best);
+        let evidence = self.evidence(answerable, best) + answerable.crowd * crowd;
         let offset = relevance.answerable * evidence + relevance.crowd * crowd - relevance.distance * best_value
             + relevance.intercept;
-        let answerable = if best.is_some_and(|best| self.matched(best)) { logistic(evidence) } else { 0.0 };
-        Standing { offset, answerable, best }
+        let in_scope = self.scope.map_or(1.0, |said| scope.probability(said));
+        let matched = best.is_some_and(|best| self.matched(best));
+        let of_tools = if matched { logistic(evidence) } else { 0.0 };
+        Standing { offset, most: at_large(of_tools), answerable: at_large(in_scope * of_tools), best }
     }
 
     /// Sums up what the best tool, its source and the coverage say.
@@ -456,7 +465,7 @@ impl Fused {
     }
 
     /// Returns the tool's score, 0..1; 0 where no retriever matched. Never reverses the order of the values. In a weighted
-    /// sum no tool is likelier than that any tool answers the request.
+    /// sum no tool is likelier than that any tool answers the request, as far as tools tell.
     pub(crate) fn score_of(&self, tool: ToolId) -> f32 {
         self.score_at(tool, &self.standing)
     }
@@ -468,7 +477,7 @@ impl Fused {
         let value = self.value(tool);
         match self.method {
             Fusion::Weighted => {
-                logistic(self.calibration.relevance.distance * value + standing.offset).min(standing.answerable)
+                logistic(self.calibration.relevance.distance * value + standing.offset).min(standing.most)
             }
             Fusion::Rrf { k } => (value / self.largest_rrf(k)).clamp(0.0, 1.0),
         }
@@ -477,7 +486,7 @@ impl Fused {
     /// Returns the least value of a tool that scores at least `score`: [`Fused::score_of`] turned round.
     pub(crate) fn value_at(&self, score: f32) -> f32 {
         match self.method {
-            Fusion::Weighted if score > self.standing.answerable => f32::INFINITY,
+            Fusion::Weighted if score > self.standing.most => f32::INFINITY,
             Fusion::Weighted => {
                 let evidence = (score / (1.0 - score)).ln();
                 (evidence - self.standing.offset) / self.calibration.relevance.distance
@@ -486,15 +495,23 @@ impl Fused {
         }
     }
 
-    /// Returns the estimated probability that any eligible tool answers the request, 0..1.
+    /// Returns the estimated probability that any eligible tool answers the request, 0..1: no less than any tool's score, where that is
+    /// one.
     pub(crate) fn answerable(&self) -> f32 {
-        self.standing.answerable
+        let scored = self.gains.keys().copied().chain(self.best()).filter(|_| self.method == Fusion::Weighted);
+        scored.map(|tool| self.score_of(tool)).fold(self.standing.answerable, f32::max)
     }
 
     /// The sum of a tool that every retriever ranks first.
     fn largest_rrf(&self, k: u32) -> f32 {
         self.parts.len().max(1) as f32 / (k as f32 + 1.0)
     }
+}
+
+/// Turns a probability that was fitted on as many requests that no tool serves as on such that one does into that of requests at large:
+/// the odds are shifted, and nothing else (King and Zeng 2001).
+fn at_large(fitted: f32) -> f32 {
+    ODDS * fitted / (1.0 + (ODDS - 1.0) * fitted)
 }
 
 fn logistic(evidence: f32) -> f32 {

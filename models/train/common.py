@@ -487,6 +487,19 @@ def written_set(folder, fold):
     return [document(t) for t in written_tools(servers).values()], [q for q, _ in asked], [r for _, r in asked]
 
 
+def out_of_scope(fold):
+    """Requests that no tool is for: the third of them that goes with a fold of the sets."""
+    lines = [l.strip() for l in open(f"{OWN}/out_of_scope.txt", encoding="utf-8")]
+    return [l for l in lines if l][fold - 1 :: 3]
+
+
+def beside(served):
+    """Requests about written servers that no fold scores, which a tool of the server serves, or none: as many of each, of one hand, alike in
+    length and tone."""
+    lines = [l.rstrip("\n").split("\t") for l in open(f"{OWN}/scope.tsv", encoding="utf-8")]
+    return [q for _, tool, q in lines if bool(tool) == served]
+
+
 def load_set(bench, s):
     """Documents, requests, and for each request its judged documents (index -> grade) of one benchmark set."""
     t = [json.loads(l) for l in open(f"{bench}/{s}/tools.jsonl", encoding="utf-8")]

@@ -105,6 +105,16 @@ pub trait Embedder: Send + Sync {
         self.embed(role, texts, progress)
     }
 
+    /// Tells from a request alone whether it is one that tools serve at all: the logarithm of the odds, where one request of two is.
+    /// `None`, unless told otherwise, where the model cannot tell.
+    ///
+    /// Requests near the subject of a tool's source have words of its tools, though none of them serves it ("buy me a new router"), so
+    /// that the signals of tools cannot tell. It is asked where the request is embedded, and should take no longer.
+    fn scope(&self, request: &str) -> Option<f32> {
+        let _ = request;
+        None
+    }
+
     /// Tells what each word of `text` adds to its vector; `None`, unless told otherwise, where the model cannot tell.
     ///
     /// A model that adds up vectors of words can: its similarities are then sums over pairs of words, and a pick tells

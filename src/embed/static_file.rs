@@ -2,14 +2,15 @@
 //!
 //! Little-endian throughout: `PTSTATIC`; as u32 the version, the dimensions, the number of English pieces, how many of
 //! them, the first, have a second row, for tools, the number of pieces of other languages, and the length of the vocabulary in
-//! bytes; one f32 scale a row; the rows of i8; one byte a piece that says which language it speaks for; the pieces,
-//! separated by line feeds; and the SHA-256 of all of the above. Rows are those of the English pieces, the second ones, and those of
-//! the other languages. A row times its scale is the piece's vector; the weight of a piece in a text is part of it.
+//! bytes; one f32 scale a row; the rows of i8; one byte a piece that says which language it speaks for; the scope: as f32 the step of its
+//! weights and its intercept, and a weight of i8 for each English piece; the pieces, separated by line feeds; and the SHA-256 of all of
+//! the above. Rows are those of the English pieces, the second ones, and those of the other languages. A row times its scale is the
+//! piece's vector; the weight of a piece in a text is part of it.
 
 use sha2::{Digest, Sha256};
 
 const MAGIC: &[u8; 8] = b"PTSTATIC";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const NUMBERS: usize = 6;
 const HEADER_BYTES: usize = MAGIC.len() + 4 * NUMBERS;
 const DIGEST_BYTES: usize = 32;
@@ -32,6 +33,15 @@ impl Lean {
     }
 }
 
+/// What tells whether tools serve a request in English at all.
+pub(super) struct Scope<'a> {
+    /// Of each English piece, as whole numbers.
+    pub(super) weights: &'a [u8],
+    /// What one of those stands for.
+    pub(super) step: f32,
+    pub(super) intercept: f32,
+}
+
 /// The parts of a model's file; their lengths fit.
 pub(super) struct Parts<'a> {
     pub(super) dimensions: usize,
@@ -43,6 +53,7 @@ pub(super) struct Parts<'a> {
     pub(super) rows: &'a [u8],
     /// One of each piece.
     pub(super) leans: Vec<Lean>,
+    pub(super) scope: Scope<'a>,
     /// The pieces in the order of their rows, separated by line feeds: those of English, and those of other languages.
     pub(super) pieces: [&'a str; 2],
     pub(super) digest: &'a [u8],
@@ -79,11 +90,14 @@ impl<'a> Parts<'a> {
         let (scales, rest) = rest.split_at_checked(count.checked_mul(4)?)?;
         let scales: Vec<f32> = scales.as_chunks().0.iter().map(|scale| f32::from_le_bytes(*scale)).collect();
         let (rows, rest) = rest.split_at_checked(count.checked_mul(dimensions)?)?;
-        let (leans, words) = rest.split_at_checked(pieces)?;
+        let (leans, rest) = rest.split_at_checked(pieces)?;
+        let (numbers, rest) = rest.split_first_chunk::<8>()?;
+        let [step, intercept] = [0, 4].map(|at| f32::from_le_bytes([0, 1, 2, 3].map(|byte| numbers[at + byte])));
+        let (weights, words) = rest.split_at_checked(english)?;
         let words = std::str::from_utf8(words).ok().filter(|words| words.len() == vocabulary)?;
         let names = if words.is_empty() { 0 } else { 1 + words.bytes().filter(|&byte| byte == b'\n').count() };
         let leans = leans.iter().map(|&lean| Lean::of(lean)).collect::<Option<Vec<Lean>>>()?;
-        let sound = names == pieces && scales.iter().all(|scale| scale.is_finite());
+        let sound = names == pieces && scales.iter().chain([&step, &intercept]).all(|number| number.is_finite());
         sound.then_some(Self {
             dimensions,
             english,
@@ -91,6 +105,7 @@ impl<'a> Parts<'a> {
             scales,
             rows,
             leans,
+            scope: Scope { weights, step, intercept },
             pieces: split(words, english),
             digest,
         })
@@ -113,7 +128,7 @@ mod tests {
         let built_in = super::super::static_model::BYTES;
         assert!(Parts::of(built_in).is_ok());
         let many = [(12, 0), (12, u32::MAX), (16, u32::MAX), (16, 1), (20, 1), (20, u32::MAX), (24, 1), (24, u32::MAX)];
-        for (at, value) in many.into_iter().chain([(28, u32::MAX), (28, 1), (8, 1), (8, 3)]) {
+        for (at, value) in many.into_iter().chain([(28, u32::MAX), (28, 1), (8, 2), (8, 4)]) {
             let mut bytes = built_in[..built_in.len() - DIGEST_BYTES].to_vec();
             bytes[at..at + 4].copy_from_slice(&u32::to_le_bytes(value));
             let digest = Sha256::digest(&bytes);

@@ -48,6 +48,8 @@ pub struct StaticEmbedder {
     scales: Vec<f32>,
     /// Shape: rows × dimensions.
     rows: Cow<'static, [u8]>,
+    /// What each English piece adds to the evidence that tools serve a request, and what there is without any.
+    scope: (Vec<f32>, f32),
 }
 
 /// A word of a text, as it is looked up.
@@ -101,7 +103,7 @@ impl StaticEmbedder {
         text: impl Fn(&'a str) -> Cow<'static, str>,
         rows: Cow<'static, [u8]>,
     ) -> Result<Self, String> {
-        let [english, others] = parts.pieces;
+        let ([english, others], scope) = (parts.pieces, &parts.scope);
         let pieces = |pieces: &'a str, first, count| {
             WordPieces::new(text(pieces), first).filter(|found| found.len() == count).ok_or(DAMAGED)
         };
@@ -116,6 +118,10 @@ impl StaticEmbedder {
             leans: parts.leans.clone(),
             scales: parts.scales.clone(),
             rows,
+            scope: (
+                scope.weights.iter().map(|weight| scope.step * f32::from(weight.cast_signed())).collect(),
+                scope.intercept,
+            ),
         })
     }
 
@@ -277,6 +283,23 @@ impl Embedder for StaticEmbedder {
         Ok(vectors)
     }
 
+    fn scope(&self, request: &str) -> Option<f32> {
+        let (read, words) = self.look_up(request);
+        if self.is_of_another_language(&read, &words) {
+            return None;
+        }
+        let mut pieces = Vec::with_capacity(words.len());
+        for word in &words {
+            self.each_piece(&read[word.text.clone()], word, false, |piece| pieces.push(piece as usize));
+        }
+        pieces.retain(|&piece| piece < self.english_pieces);
+        pieces.sort_unstable();
+        pieces.dedup();
+        let (weights, intercept) = &self.scope;
+        let sum: f32 = pieces.iter().map(|&piece| weights[piece]).sum();
+        (!pieces.is_empty()).then(|| intercept + sum / (pieces.len() as f32).sqrt())
+    }
+
     fn word_vectors(&self, role: Role, text: &str) -> Option<WordVectors> {
         let (words, pieces) = self.words_and_pieces(text);
         let vectors = self.sums(role, words.len(), &pieces);
@@ -392,20 +415,24 @@ mod tests {
         request: Vec<f32>,
         /// The same as a tool.
         tool: Vec<f32>,
+        scope: Option<f32>,
     }
 
     #[test]
-    fn pieces_and_vectors_are_those_of_the_training() {
+    fn pieces_vectors_and_scope_are_those_of_the_training() {
         let model = StaticEmbedder::shared().expect("the model is valid");
         let names: Vec<&str> = model.english.names().chain(model.others.names()).collect();
         let references: Vec<Reference> =
             serde_json::from_str(include_str!("../../models/static/reference.json")).expect("it is valid");
         assert!(references.len() >= 20);
         assert!(references.iter().any(|reference| reference.request != reference.tool));
-        for Reference { text, pieces, request, tool } in references {
+        for Reference { text, pieces, request, tool, scope } in references {
             let (_, found) = model.words_and_pieces(&text);
             let found: Vec<&str> = found.iter().map(|&(_, piece)| names[piece as usize]).collect();
             assert_eq!(found, pieces, "{text}");
+            let own = model.scope(&text);
+            assert_eq!(own.is_some(), scope.is_some(), "{text}");
+            assert!(own.zip(scope).is_none_or(|(own, scope)| (own - scope).abs() < 1e-4), "{text}: {own:?} {scope:?}");
             for (role, vector) in [(Role::Query, request), (Role::Document, tool)] {
                 let own = model.vector(role, &text);
                 assert_eq!(own.len(), model.dimensions());

@@ -131,7 +131,10 @@ impl BothSignals {
         examples: Option<&ExampleIndex>,
     ) -> Vec<Vec<f32>> {
         let retriever = Retriever::of(vectors.embedder().as_ref());
-        let semantic = |rows| retrieve::semantic(index, vectors, rows, examples);
+        let semantic = |rows| {
+            let (signal, sentences) = retrieve::semantic(index, vectors, rows, examples);
+            (Signal { scope: embedded.scope, ..signal }, sentences)
+        };
         self.conversation.extend(embedded.conversation.as_ref().map(|rows| (retriever, semantic(rows).0)));
         let Some(rows) = &embedded.request else { return Vec::new() };
         let (signal, sentences) = semantic(rows);

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn signal(scores: &[f32], floor: f32, ceiling: f32) -> Signal {
-    Signal { scores: scores.to_vec(), floor, ceiling, context: None, sources: None, examples: None }
+    Signal { scores: scores.to_vec(), floor, ceiling, context: None, sources: None, examples: None, scope: None }
 }
 
 fn naive_ranks(scores: &[f32], admitted: &[ToolId], floor: f32) -> Vec<Option<usize>> {
@@ -23,6 +23,24 @@ fn catalogs() -> impl Strategy<Value = (Vec<f32>, Vec<f32>, Vec<ToolId>)> {
         let admitted = tools.iter().enumerate().filter(|(_, tool)| tool.2);
         (keyword, semantic, admitted.map(|(index, _)| ToolId::from_index(index)).collect())
     })
+}
+
+#[test]
+fn a_request_that_tools_seldom_serve_is_seldom_answerable_and_keeps_its_scores() {
+    let eligibility = Eligibility::only(&[0, 1, 2].map(ToolId::from_index), 3);
+    let fused = |scope: Option<f32>| {
+        let said = Signal { scope, ..signal(&[0.3, 0.28, 0.25], f32::NEG_INFINITY, 1.0) };
+        Fused::new(vec![(Retriever::Static, said)], Fusion::Weighted, &eligibility)
+    };
+    let [served, seldom, silent] = [Some(6.0), Some(-6.0), None].map(fused);
+    let tools = [0, 1, 2].map(ToolId::from_index);
+    for tool in tools {
+        assert_eq!(seldom.score_of(tool).to_bits(), served.score_of(tool).to_bits());
+    }
+    assert!(seldom.answerable() < 0.8 * served.answerable());
+    let best = seldom.score_of(tools[0]);
+    assert_eq!(seldom.answerable().to_bits(), best.to_bits(), "no tool is likelier than that any is");
+    assert!((silent.answerable() - served.answerable()).abs() < 0.01, "what says nothing is no evidence");
 }
 
 proptest! {

@@ -34,6 +34,8 @@ pub(crate) struct RequestVectors {
     pub(crate) request: Option<Array2<f32>>,
     /// The request together with what was said before, where it does not stand alone.
     pub(crate) conversation: Option<Array2<f32>>,
+    /// What the model says of the request, whatever the tools; see [`Embedder::scope`].
+    pub(crate) scope: Option<f32>,
 }
 
 /// The vectors of one model in every segment of a snapshot, with the model that made them.
@@ -107,7 +109,11 @@ impl Vectors {
         let (request, conversation) = matrix.view().split_at(Axis(0), own);
         // The conversation speaks for a request of punctuation.
         let says_something = query.conversation().is_empty() || !query.is_blank();
-        Ok(RequestVectors { request: known(request).filter(|_| says_something), conversation: known(conversation) })
+        let [request, conversation] = [known(request).filter(|_| says_something), known(conversation)];
+        // A request that goes on with what tools serve is served.
+        let asked = [query.wanted(), query.conversation()].into_iter().filter(|text| !text.is_empty());
+        let scope = asked.filter_map(|text| embedder.scope(text)).reduce(f32::max);
+        Ok(RequestVectors { request, conversation, scope })
     }
 
     /// Embeds texts as requests of their own, one vector a row; of zeros where the model knows nothing of the text.

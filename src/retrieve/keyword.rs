@@ -25,7 +25,7 @@ pub(crate) fn keyword(
         |term| index.keyword.contributions(&term.indexed),
     );
     let ceiling = found.iter().map(|term| term.indexed.weight).sum();
-    let signal = Signal { scores, floor: 0.0, ceiling, context: None, sources, examples: None };
+    let signal = Signal { scores, floor: 0.0, ceiling, context: None, sources, examples: None, scope: None };
     let signal = match of_examples {
         Some((of, scores)) => signal.with_examples(of, scores, examples::KEYWORD_SPREAD),
         None => signal,

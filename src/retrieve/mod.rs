@@ -36,6 +36,8 @@ pub(crate) struct Signal {
     pub(crate) sources: Option<SourceScores>,
     /// What it says of examples, which is in the scores; `None` where no tool has any.
     pub(crate) examples: Option<ExampleScores>,
+    /// What its model says of the request alone; see [`Embedder::scope`](crate::embed::Embedder::scope).
+    pub(crate) scope: Option<f32>,
 }
 
 impl Signal {
@@ -53,7 +55,7 @@ impl Signal {
         };
         let sources = index.sources.as_ref().map(of_sources);
         let scores = semantic::half_best(cosines);
-        Self { scores, floor: f32::NEG_INFINITY, ceiling: 1.0, context: None, sources, examples: None }
+        Self { scores, floor: f32::NEG_INFINITY, ceiling: 1.0, context: None, sources, examples: None, scope: None }
     }
 
     /// Mixes what a retriever says of a request, if anything, with what it says of the conversation, whose share is

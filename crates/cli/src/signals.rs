@@ -16,13 +16,14 @@ use picktools::{Engine, PickOptions};
 const SOURCES: &str = "-sources";
 
 /// Writes to `folder`: `RETRIEVER.npy` with a score for each query and tool, `RETRIEVER-sources.npy` with one for the tool's
-/// source where sources tell something, `ceiling.npy` with the largest keyword score
-/// that each query could give where the mode has keywords, and `ids.json` with the ids of the tools and of the queries.
+/// source where sources tell something, `ceiling.npy` with the largest keyword score that each query could give and `scope.npy` with
+/// what a model says of each query alone, infinite where it says nothing, where the mode has these, and `ids.json` with the ids of the
+/// tools and of the queries.
 pub(super) fn write(folder: &Path, engine: &Engine, queries: &QuerySet, options: &PickOptions) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let tools = engine.catalog().tools();
     let mut arrays: Vec<(String, NpyFile)> = Vec::new();
-    let mut ceilings = Vec::new();
+    let (mut ceilings, mut scopes) = (Vec::new(), Vec::new());
     let bar = progress_bar("writing signals");
     bar.set_length(queries.len() as u64);
     for (row, query) in queries.iter().enumerate() {
@@ -32,6 +33,10 @@ pub(super) fn write(folder: &Path, engine: &Engine, queries: &QuerySet, options:
             if signal.retriever == Retriever::Keyword {
                 ceilings.resize(row, 0.0);
                 ceilings.push(signal.ceiling);
+            }
+            if let Some(scope) = signal.scope {
+                scopes.resize(row, f32::INFINITY);
+                scopes.push(scope);
             }
             let of_sources = signal.sources.as_ref().map(|_| format!("{name}{SOURCES}"));
             for name in iter::once(name.to_owned()).chain(of_sources) {
@@ -57,11 +62,13 @@ pub(super) fn write(folder: &Path, engine: &Engine, queries: &QuerySet, options:
         bar.inc(1);
     }
     bar.finish_and_clear();
-    if !ceilings.is_empty() {
-        ceilings.resize(queries.len(), 0.0);
-        let mut file = NpyFile::create(&folder.join("ceiling.npy"), &[queries.len()])?;
-        file.write(&ceilings)?;
-        arrays.push(("ceiling".to_owned(), file));
+    for (name, mut values, without) in [("ceiling", ceilings, 0.0), ("scope", scopes, f32::INFINITY)] {
+        if !values.is_empty() {
+            values.resize(queries.len(), without);
+            let mut file = NpyFile::create(&folder.join(format!("{name}.npy")), &[queries.len()])?;
+            file.write(&values)?;
+            arrays.push((name.to_owned(), file));
+        }
     }
     for (name, file) in arrays {
         file.finish().with_context(|| format!("cannot write {name}.npy to {}", folder.display()))?;

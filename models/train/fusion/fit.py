@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
-from common import FOLD, OWN, SETS, WRITTEN_FOLDS
+from common import FOLD, SETS, WRITTEN_FOLDS, out_of_scope
 
 #: The sets, and the folds of written servers.
 FOLD = {s: FOLD[s] for s in SETS} | {f"written-{n}": f for f, folds in WRITTEN_FOLDS.items() for n in folds}
@@ -41,8 +41,12 @@ DEPTH = 30
 NDCG_AT = 10
 BINS = 15
 FLOOR = 0.03
-#: The share of requests that a tool answers, for the estimate; the data have half.
+#: The share of requests that a tool answers, for the estimates.
 ANSWERABLE = 0.8
+#: What the static model says of a request that it cannot tell of: tools serve such.
+TOLD_NOTHING = 30.0
+#: Of requests that no tool serves, the share that does not merely lack its tool, where there are such.
+OTHERS = 0.25
 #: How sure the kind of what nothing serves must be to be told: `SURE` in `src/engine/ranked.rs`.
 TOLD = 0.7
 
@@ -50,8 +54,8 @@ TOLD = 0.7
 # ---------------------------------------------------------------- data
 def unserved(written, bench, out):
     """Folders for `picktools eval`: each fold of written servers, and each set of UNSERVED, asked for what is out of scope; the
-    former for what lies near their servers' subjects and none serves, too."""
-    scope = [l.strip() for l in open(f"{OWN}/out_of_scope.txt", encoding="utf-8") if l.strip()]
+    former for what lies near their servers' subjects and none serves, too. A static model that was trained without a fold has not
+    seen what its sets are asked."""
     for s in SETS:
         if not s.startswith("written") and s not in UNSERVED:
             continue
@@ -60,6 +64,7 @@ def unserved(written, bench, out):
         shutil.copy(f"{written if s.startswith('written') else bench}/{s}/tools.jsonl", d)
         near = f"{written}/{s}/nothing.jsonl"
         texts = [("near", json.loads(l)["text"]) for l in open(near, encoding="utf-8")] if os.path.exists(near) else []
+        scope = out_of_scope(FOLD[s])
         with open(f"{d}/queries.jsonl", "w", encoding="utf-8") as f:
             for n, (kind, text) in enumerate([*texts, *(("scope", x) for x in scope)]):
                 f.write(json.dumps({"id": f"{kind}-{n}", "text": text}, ensure_ascii=False) + "\n")
@@ -83,7 +88,7 @@ def pack(signals, bench, written):
                     rel[q][at[t]] = 2 ** int(g) - 1
         have = lambda n: os.path.exists(f"{signals}/{s}/{n}.npy")
         X = [np.load(f"{signals}/{s}/{n}.npy", mmap_mode="r") if have(n) else None for n in SIGNALS]
-        ceiling = np.load(f"{signals}/{s}/ceiling.npy")
+        ceiling, scope = (np.load(f"{signals}/{s}/{n}.npy") for n in ("ceiling", "scope"))
         rows = [i for i, q in enumerate(queries) if rel[q] or s.startswith("unserved")]
         cand = []
         best_of = lambda x: np.argpartition(-x, min(DEPTH, len(tools) - 1))[:DEPTH]
@@ -103,6 +108,7 @@ def pack(signals, bench, written):
                 out[f"{s}/{n}"] = x[r, c].astype(np.float16)
         out[f"{s}/gain"] = np.array([rel[queries[i]].get(j, 0) for i, j in flat], np.uint8)
         out[f"{s}/ceiling"] = ceiling[rows].astype(np.float16)
+        out[f"{s}/scope"] = scope[rows].astype(np.float16)
         out[f"{s}/tools"] = np.array(len(tools))
         if s.startswith("unserved"):
             out[f"{s}/near"] = np.array([q.startswith("near") for q in queries])
@@ -111,7 +117,8 @@ def pack(signals, bench, written):
 
 
 class Set:
-    """Signals (requests x candidates x 6, in units), which candidates there are, gains, and ceilings, of one set."""
+    """Signals (requests x candidates x 6, in units), which candidates there are, gains, ceilings, and what the static model says of the
+    requests alone, of one set."""
 
     def __init__(s, z, name):
         n = z[f"{name}/count"].astype(int)
@@ -125,13 +132,27 @@ class Set:
         s.sources = s.x[..., 3:].any()
         s.near = z[f"{name}/near"] if f"{name}/near" in z else None
         s.ceiling = np.maximum(z[f"{name}/ceiling"].astype(np.float64), 1) / UNIT[0]
-
+        s.scope = z[f"{name}/scope"].astype(np.float64)
 
     def of(s, which):
         """The candidates of which all of these signals are known."""
         known = copy.copy(s)
         known.ok = s.ok & s.asked if 2 in which else s.ok
+        known.scope = np.minimum(s.scope, TOLD_NOTHING)
         return known
+
+    def part(s, rows):
+        """Some of the requests."""
+        some = copy.copy(s)
+        for k in ("x", "ok", "gain", "ceiling", "scope", "asked"):
+            setattr(some, k, getattr(s, k)[rows])
+        return some
+
+    def without_relevant(s):
+        """The requests that have candidates without their relevant tools, which are gone."""
+        gone = copy.copy(s)
+        gone.ok, gone.gain = s.ok & (s.gain == 0), np.zeros_like(s.gain)
+        return gone.part(gone.ok.any(1))
 
 
 def _spread(flat, ok):
@@ -191,35 +212,43 @@ def crowd(v):
 
 
 def relevance(s, v, evidence):
-    """Features of the returned top ten (distance below the best, evidence that the request can be answered, crowd, 1), and
-    which of them are relevant."""
+    """Features of the returned top ten (distance below the best, evidence that the request can be answered, crowd, 1), of which request
+    each is, and which are relevant."""
     o, x = top(v, NDCG_AT)
     ok = np.take_along_axis(s.ok, o, 1)
     same = lambda y: np.broadcast_to(y[:, None], x.shape)
     f = np.stack([x - x[:, :1], same(evidence), same(crowd(v)), np.ones_like(x)], -1)
-    return f[ok], np.take_along_axis(s.gain, o, 1)[ok] > 0
+    return f[ok], same(np.arange(len(v)))[ok], np.take_along_axis(s.gain, o, 1)[ok] > 0
 
 
-def request(s, t, which, without=False):
-    """Features of each request (signals of the best tool, coverage, signals of its source, whether there are sources, signals of the best
-    tool times coverage, 1) and the crowd at it, all tools there or without the relevant ones."""
-    ok = s.ok & ~(without & (s.gain > 0))
-    v = value(t, s.x, ok, which)[0]
+def request(s, t, which):
+    """Features of each request: signals of the best tool, coverage, signals of its source, whether there are sources, signals of the best
+    tool times coverage, crowd, 1."""
+    v = value(t, s.x, s.ok, which)[0]
     x = s.x[np.arange(len(v)), v.argmax(1)]
-    coverage = np.where(ok, s.x[..., 0], 0).max(1) / s.ceiling * (0 in which)
+    coverage = np.where(s.ok, s.x[..., 0], 0).max(1) / s.ceiling * (0 in which)
     there = np.full(len(v), float(s.sources))
     own, sources = x[:, list(which)], x[:, [i + 3 for i in which]]
-    f = np.c_[own, coverage, sources, there, coverage[:, None] * own, np.ones(len(v))]
-    return f[ok.any(1)], crowd(v)[ok.any(1)]
+    return np.c_[own, coverage, sources, there, coverage[:, None] * own, crowd(v), np.ones(len(v))]
 
 
 def unserved_kinds(data, name):
-    """What nothing of a set's tools serves, by kind: the set, and which of its requests."""
+    """Requests that nothing of a set's tools serves, by kind: those whose relevant tools are gone, those near a subject, and what is out of
+    scope of any tool."""
+    yield "removed", data[name].without_relevant()
     s = data.get(f"unserved-{name}")
     if s is not None:
         for kind, which in (("near", s.near), ("scope", ~s.near)):
             if which.any():
-                yield kind, s, which
+                yield kind, s.part(which)
+
+
+def outcomes(data, name):
+    """A set's requests, and as many that nothing of its tools serves."""
+    yield 1, data[name], True
+    kinds = list(unserved_kinds(data, name))
+    for n, (_, s) in enumerate(kinds):
+        yield 1 if len(kinds) == 1 else 1 - OTHERS if n == 0 else OTHERS / (len(kinds) - 1), s, False
 
 
 def logistic(z):
@@ -240,6 +269,30 @@ def fit_logistic(parts):
     return minimize(loss, np.zeros(parts[0][0].shape[1]), jac=True, method="L-BFGS-B").x
 
 
+def fit_product(parts, scope=None):
+    """The probability of a label as a product of two logistic functions: of what is said of the request alone, and of features.
+    `parts`: weight, what is said, features, label. Returns slope and intercept of the first, which may be given, and the weights
+    of the features."""
+    total, free = sum(w for w, *_ in parts), 2 * (scope is None)
+
+    def loss(t):
+        of_scope, weights = t[:free] if free else scope, t[free:]
+        sum_, grad, outer = 1e-4 * (weights**2).sum(), 2e-4 * weights, np.zeros(2)
+        for w, said, f, label in parts:
+            said = np.stack([said, np.ones_like(said)], -1)
+            p, q = logistic(said @ of_scope), logistic(f @ weights)
+            both = np.clip(p * q, 1e-9, 1 - 1e-9)
+            sum_ -= w * (np.log(both) if label else np.log1p(-both)).mean() / total
+            # By the logarithm of both.
+            d = w * (-np.ones_like(both) if label else both / (1 - both)) / len(f) / total
+            outer += said.T @ (d * (1 - p))
+            grad = grad + f.T @ (d * (1 - q))
+        return sum_, np.concatenate([outer[:free], grad])
+
+    t = minimize(loss, np.r_[np.ones(free), np.zeros(parts[0][2].shape[1])], jac=True, method="L-BFGS-B").x
+    return t[:free] if free else scope, t[free:]
+
+
 class Constants:
     """Weights; and a score and an estimate of `answerable` for catalogs without sources, fitted on those, and for catalogs with sources,
     fitted on all: requests to the written servers alone share too few words with their tools to stand for all requests."""
@@ -248,44 +301,55 @@ class Constants:
         s.which = which
         s.weights = fit_weights([data[n] for n in names], which)
         without = [n for n in names if not data[n].sources]
-        s.fits = [s.calibrate(data, without, which), s.calibrate(data, names, which)]
-        written = [n for n in names if n.startswith("written")]
-        kinds = [(s.kind_features(u)[of], float(kind == "near")) for n in written for kind, u, of in unserved_kinds(data, n)]
-        s.near = fit_logistic([(f, np.full(len(f), near)) for f, near in kinds])
+        with_sources = s.calibrate(data, names, True)
+        s.fits = [s.calibrate(data, without, False, with_sources[0]), with_sources]
+        kinds = [(kind, u) for n in names if n.startswith("written") for kind, u in unserved_kinds(data, n) if kind != "removed"]
+        s.near = fit_logistic([(s.kind_features(u), np.full(len(u.x), float(kind == "near"))) for kind, u in kinds])
 
-    def calibrate(s, data, names, which):
-        parts = []
-        for n in names:
-            served = request(data[n], s.weights, which)[0]
-            kinds = [request(u, s.weights, which)[0][of] for _, u, of in unserved_kinds(data, n)]
-            for no in [request(data[n], s.weights, which, True)[0], *kinds]:
-                parts.append((np.concatenate([served, no]), np.repeat([1.0, 0.0], [len(served), len(no)])))
-        answerable = fit_logistic(parts)
-        # Another share of the outcomes shifts the intercept and nothing else (King and Zeng 2001).
-        answerable[-1] += np.log(ANSWERABLE / (1 - ANSWERABLE))
-        return answerable, fit_logistic([s.returned(data[n], answerable) for n in names])
+    def calibrate(s, data, names, of_sources, scope=None):
+        """What requests alone say is fitted once; how many tools rival the best one tells something where there are sources."""
+        parts = [(w, x.scope, request(x, s.weights, s.which), served) for n in names for w, x, served in outcomes(data, n)]
+        for _, _, f, _ in parts:
+            f[:, -2] *= of_sources
+        scope, answerable = fit_product(parts, scope if 1 in s.which else (0.0, TOLD_NOTHING))
+        return scope, answerable, fit_logistic([s.returned(data[n], answerable)[::2] for n in names])
 
     def kind_features(s, x):
         """What tells requests near a source's subject from those that are out of scope: signals of the best tool, coverage, signals of its
         source, 1."""
-        f, n = request(x, s.weights, s.which)[0], len(s.which)
+        f, n = request(x, s.weights, s.which), len(s.which)
         return np.c_[f[:, : 2 * n + 1], np.ones(len(f))]
 
     def fit_of(s, x):
         return s.fits[int(x.sources)]
 
-    def returned(s, x, answerable=None):
+    def returned(s, x, answerable):
         v, _ = value(s.weights, x.x, x.ok, s.which)
-        answerable = s.fit_of(x)[0] if answerable is None else answerable
-        return relevance(x, v, request(x, s.weights, s.which)[0] @ answerable)
+        return relevance(x, v, request(x, s.weights, s.which) @ answerable)
 
-    def estimates(s, x, without=False):
-        """`answerable` of each request, and the score of its best tool."""
-        answerable, relevance = s.fit_of(x)
-        f, crowded = request(x, s.weights, s.which, without)
-        evidence = f @ answerable
-        z = np.c_[np.zeros(len(f)), evidence, crowded, np.ones(len(f))] @ relevance
-        return logistic(evidence), np.minimum(logistic(z), logistic(evidence))
+    def answerable(s, x):
+        """Of each request the evidence, the most that a tool's score can be, and the estimate. As many requests were fitted on that have no
+        tool; of all, ANSWERABLE have one, which shifts the odds and nothing else (King and Zeng 2001)."""
+        (slope, intercept), answerable, _ = s.fit_of(x)
+        evidence, odds = request(x, s.weights, s.which) @ answerable, ANSWERABLE / (1 - ANSWERABLE)
+        at_large = lambda p: odds * p / (1 + (odds - 1) * p)
+        of_tools, in_scope = logistic(evidence), logistic(slope * x.scope + intercept)
+        return evidence, at_large(of_tools), at_large(in_scope * of_tools)
+
+    def scores(s, x):
+        """The scores of the returned ten, and which of them are relevant."""
+        _, answerable, relevant = s.fit_of(x)
+        f, of, y = s.returned(x, answerable)
+        _, most, _ = s.answerable(x)
+        return np.minimum(logistic(f @ relevant), most[of]), y
+
+    def estimates(s, x):
+        """`answerable` of each request, which is no less than any score, and the score of its best tool."""
+        v, _ = value(s.weights, x.x, x.ok, s.which)
+        evidence, most, answerable = s.answerable(x)
+        z = np.c_[np.zeros(len(v)), evidence, crowd(v), np.ones(len(v))] @ s.fit_of(x)[2]
+        best = np.minimum(logistic(z), most)
+        return np.maximum(answerable, best), best
 
     def rust(s, name):
         n = len(s.which)
@@ -293,11 +357,11 @@ class Constants:
         c = np.exp(s.weights[-1]) / UNIT[0] if len(s.weights) > 2 * n else 0
         row = lambda x: "[" + ", ".join(f"{y:.4f}" for y in x) + "]"
         lines = [f"    // {name}", f"    fit({row(weights(s.weights[:n]))}, {row(weights(s.weights[n : 2 * n]))}, {c:.4f}, ["]
-        for of_sources, (a, r) in enumerate(s.fits):
-            own, coverage, sources, covered = a[:n], a[n], a[n + 1 : 2 * n + 1] * of_sources, a[2 * n + 2 : -1]
+        for of_sources, (scope, a, r) in enumerate(s.fits):
+            own, coverage, sources, covered = a[:n], a[n], a[n + 1 : 2 * n + 1] * of_sources, a[2 * n + 2 : -2]
             intercept = a[-1] + of_sources * a[2 * n + 1]
             rows = ", ".join(row(weights(x)) for x in (own, covered, sources))
-            lines.append(f"        calibration({row(r)}, {rows}, [{coverage:.4f}, {intercept:.4f}]),")
+            lines.append(f"        calibration({row(scope)}, {row(r)}, {rows}, [{coverage:.4f}, {a[-2]:.4f}, {intercept:.4f}]),")
         own, coverage, sources, intercept = s.near[:n], s.near[n], s.near[n + 1 : -1], s.near[-1]
         lines.append(f"    ], near({row(weights(own))}, {row(weights(sources))}, [{coverage:.4f}, {intercept:.4f}])),")
         return "\n".join(lines)
@@ -345,18 +409,16 @@ def left_out(data, which, name):
         for n in (s for s in SETS if FOLD[s] == fold):
             s = data[n]
             v, _ = value(c.weights, s.x, s.ok, which)
-            f, y = c.returned(s)
-            p = np.minimum(logistic(f @ c.fit_of(s)[1]), logistic(f[:, 1]))
+            p, y = c.scores(s)
             w = np.full(len(p), 1 / len(p))
             rows[n] = *measures(s, v), ece(reliability(p, y, w)), ((p - y) ** 2).mean(), y.mean() * (1 - y.mean())
             pooled.append((p, y, w))
-            removed = [("removed", s, True, slice(None))]
-            for kind, u, without, of in removed + [(k, u, False, of) for k, u, of in unserved_kinds(data, n)]:
-                # Requests that lose all of their candidates are none of the second.
-                figures = [auroc(yes, no[of]) for yes, no in zip(c.estimates(s), c.estimates(u, without))]
+            unserved = dict(unserved_kinds(data, n))
+            for kind, u in unserved.items():
+                figures = [auroc(yes, no) for yes, no in zip(c.estimates(s), c.estimates(u))]
                 kinds.setdefault(kind + (" (written)" if n.startswith("written") else ""), []).append(figures)
             if n.startswith("written"):
-                near, scope = (logistic(c.kind_features(u)[of] @ c.near) for _, u, of in unserved_kinds(data, n))
+                near, scope = (logistic(c.kind_features(unserved[k]) @ c.near) for k in ("near", "scope"))
                 told.append([auroc(near, scope), *(np.mean(x) for p in (near, scope) for x in (p >= TOLD, p <= 1 - TOLD))])
     bins = reliability(*map(np.concatenate, zip(*pooled)))
     print(f"\n{name}, left out: nDCG@10, R@5, Success@1, complete in 10, ECE, Brier score, that of the base rate")

@@ -120,17 +120,21 @@ class Static:
         b = open(path, "rb").read()
         assert b[:8] == b"PTSTATIC" and hashlib.sha256(b[:-32]).digest() == b[-32:], "not a static model, or damaged"
         (version,) = struct.unpack_from("<I", b, 8)
-        assert version in (1, 2)  # the first had neither second rows nor other languages
+        assert version in (1, 2, 3)  # the first had neither second rows nor other languages, the second no scope
         s.d, s.n = struct.unpack_from("<II", b, 12)
-        s.second, others, m = struct.unpack_from("<III", b, 20) if version == 2 else (0, 0, *struct.unpack_from("<I", b, 20))
-        o = 32 if version == 2 else 24
+        s.second, others, m = struct.unpack_from("<III", b, 20) if version > 1 else (0, 0, *struct.unpack_from("<I", b, 20))
+        o = 32 if version > 1 else 24
         rows = s.n + s.second + others
         s.scale = np.frombuffer(b, "<f4", rows, o)
         o += 4 * rows
         s.q = np.frombuffer(b, np.int8, rows * s.d, o).reshape(rows, s.d)
         o += rows * s.d
-        leans = list(b[o : o + s.n + others]) if version == 2 else None
+        leans = list(b[o : o + s.n + others]) if version > 1 else None
         o += len(leans or ())
+        if version > 2:
+            step, s.intercept = struct.unpack_from("<ff", b, o)
+            s.weights = np.frombuffer(b, np.int8, s.n, o + 8) * step
+            o += 8 + s.n
         s.names = b[o : o + m].decode().split("\n")
         assert o + m + 32 == len(b) and len(s.names) == s.n + others
         s.vocabulary = Vocabulary(s.names[: s.n], s.names[s.n :], leans)
@@ -151,13 +155,19 @@ class Static:
         k = np.linalg.norm(u)
         return u / k if k else u
 
+    def scope(s, text):
+        """Whether a request in English is one that tools serve at all: the logarithm of the odds. None of other languages."""
+        i = sorted(x for x in {*s.vocabulary.ids(text)} if x < s.n)
+        other = s.vocabulary.is_other(list(words(text)))
+        return None if other or not i else round(float(s.intercept + s.weights[i].sum() / len(i) ** 0.5), 5)
+
 
 if __name__ == "__main__":
     M = Static(sys.argv[1])
     bad = 0
     for x in json.load(open(sys.argv[2], encoding="utf-8")):
         same = lambda tool, y: np.abs(M.vector(x["text"], tool)[:8] - np.array(y)).max() < 1e-5
-        if [M.names[j] for j in M.vocabulary.ids(x["text"])] != x["pieces"] or not same(False, x["request"]) or not same(True, x["tool"]):
+        if [M.names[j] for j in M.vocabulary.ids(x["text"])] != x["pieces"] or not same(False, x["request"]) or not same(True, x["tool"]) or M.scope(x["text"]) != x["scope"]:
             bad += 1
             print("DIFFERS", repr(x["text"]))
     print("reference.json:", f"{bad} differ" if bad else "all same")

@@ -3,12 +3,13 @@
 answer them. Registry packages only.
 
     python train.py STAGE --work DIR --bench BENCHMARKS_DIR --training TRAINING_DIR [--leave-out FOLD]
-    stages: fetch  corpus  encode  init  distill  tune  meet  speak  export  score   (or: all)
+    stages: fetch  corpus  encode  init  distill  tune  meet  speak  scope  export  score   (or: all)
 
 The teacher is MiniLM or, with --teacher, the tuned encoder (../tuned). Every stage is seeded and skips what it finds
 finished; `encode` and `distill` go on from their last chunk / checkpoint. With `--leave-out` the sets of that fold, the pairs that
 share their tools and its written servers take no part (give a teacher that has not seen them either), and `score` scores them.
-`meet` begins where `tune` ended, or with `--start` at a table in the file's form; `speak` adds other languages (languages.py).
+`meet` begins where `tune` ended, or with `--start` at a table in the file's form; `speak` adds other languages (languages.py); `scope`
+learns what requests are asked of tools at all.
 """
 
 import os
@@ -425,6 +426,62 @@ def speak(a):
     np.savez(f, others=np.array(others), leans=np.array(leans, np.uint8), rows=rows)
 
 
+#: Shares of the requests that tools serve, of all.
+SERVED = {"sets": 0.1, "written": 0.1, "beside": 0.125, "commands": 0.05, "operations": 0.05, "tools": 0.05, "voice": 0.025}
+#: How strongly the weights of dimensions, and those of pieces, are held to zero.
+SHRINK = 1e-4, 1e-5
+
+
+def scope(a):
+    """Recipe 6: the weight of each English piece, and an intercept, for the logarithm of the odds that tools serve such a request at all: the
+    sum over a request's distinct pieces by the root of their number. A logistic regression on requests that tools serve (those of the
+    sets, of the written servers, of command-line pages, spoken to a home, made of operations, and what tools say that they do), and as many by their weight that no tool is for: near
+    the subject of a written server (those of its writers, and of scope.tsv, as many as are served there), and out of any scope. A weight is the piece's own and what
+    its row says, so that pieces which no request has have one too."""
+    import scipy.sparse as sp
+    from scipy.optimize import minimize
+
+    f = f"{run_dir(a)}/scope.npz"
+    if done(f):
+        return
+    V, W = Vocab(a), np.load(f"{run_dir(a)}/meet.npz")["W"]
+    without = WRITTEN_FOLDS.get(a.leave_out, ())
+    seen = benchmark_texts(a)
+    sets = [load_set(a.bench, s)[1] for s in SETS if FOLD[s] != a.leave_out]
+    asked = list(written_requests(a.written, without))
+    served, near = ([q for q, tools in asked if bool(tools) == x] for x in (True, False))
+    commands = [q for l in open(f"{a.training}/commands.jsonl", encoding="utf-8") for q in json.loads(l)["requests"]]
+    operations = [q for title, q, _ in map(json.loads, open(f"{a.work}/weak.jsonl", encoding="utf-8")) if title != "t2v" and not title.startswith("wn")]
+    operations = [q for q in np.random.default_rng(SEED).permutation(operations)[:20_000].tolist() if clear(q, seen)]
+    out = [q for n in (1, 2, 3) if n != a.leave_out for q in out_of_scope(n)]
+    groups = [(SERVED["sets"] / len(sets), 1, x) for x in sets]
+    # What a tool says that it does is a request that it serves.
+    tools = [t["description"] for s in written_servers(a.written) if s["fold"] not in without for t in s["tools"]]
+    tools += [d.partition(": ")[2] for s in SETS if FOLD[s] != a.leave_out for d in load_set(a.bench, s)[0]]
+    tools = [first_sentence(x) for x in tools if x]
+    voice = [v["text"] for v in map(json.loads, open(f"{a.training}/voice.jsonl", encoding="utf-8")) if v["lang"] == "en"]
+    more = {"written": served, "beside": beside(True), "commands": commands, "operations": operations, "tools": tools, "voice": voice}
+    groups += [(SERVED[k], 1, x) for k, x in more.items()]
+    groups += [(0.125, 0, near), (0.125, 0, beside(False)), (0.25, 0, out)]
+    C = V.counts([q for *_, x in groups for q in x])
+    C.data[:] = 1
+    C = sp.diags(np.maximum(np.diff(C.indptr), 1) ** -0.5) @ C
+    X = sp.hstack([sp.csr_matrix(C @ W), C]).tocsr()
+    y = np.concatenate([np.full(len(x), label) for _, label, x in groups])
+    w = np.concatenate([np.full(len(x), share / len(x)) for share, _, x in groups])
+    held = np.repeat(SHRINK, (W.shape[1], V.n))
+
+    def loss(t):
+        z = X @ t[:-1] + t[-1]
+        d = w * (1 / (1 + np.exp(-z)) - y)
+        return w @ (np.logaddexp(0, z) - y * z) + held @ t[:-1] ** 2, np.r_[X.T @ d + 2 * held * t[:-1], d.sum()]
+
+    t = minimize(loss, np.zeros(X.shape[1] + 1), jac=True, method="L-BFGS-B", options={"maxiter": 2000}).x
+    print(f"scope of {len(y)} requests, right of {w @ ((X @ t[:-1] + t[-1] > 0) == y):.4f}", flush=True)
+    of_rows, own = np.split(t[:-1], [W.shape[1]])
+    np.savez(f, weights=W @ of_rows + own, intercept=t[-1])
+
+
 # ---------------------------------------------------------------- the file
 #: Values of a row go from minus so many to so many, for English and for other languages. 31 for both measure the same, and these pack
 #: into half the bytes, so that the library fits into its registry.
@@ -476,8 +533,11 @@ def export(a):
     q, sc = (np.concatenate(x) for x in zip(*parts))
     leans = spoken["leans"][order + list(range(V.n, V.n + len(others)))]
     v = "\n".join([V.pieces[i] for i in order] + others).encode()
-    numbers = struct.pack("<IIIIII", 2, q.shape[1], V.n, len(second), len(others), len(v))
-    b = b"PTSTATIC" + numbers + sc.astype("<f4").tobytes() + q.tobytes() + leans.tobytes() + v
+    numbers = struct.pack("<IIIIII", 3, q.shape[1], V.n, len(second), len(others), len(v))
+    x = np.load(f"{run_dir(a)}/scope.npz")
+    step = np.abs(x["weights"]).max() / 127
+    scope = struct.pack("<ff", step, x["intercept"]) + np.rint(x["weights"][order] / step).astype(np.int8).tobytes()
+    b = b"PTSTATIC" + numbers + sc.astype("<f4").tobytes() + q.tobytes() + leans.tobytes() + scope + v
     b += hashlib.sha256(b).digest()
     with open(f"{run_dir(a)}/static.bin", "wb") as f:
         f.write(b)
@@ -487,7 +547,7 @@ def export(a):
     eight = lambda x: [round(float(y), 6) for y in x[:8]]
     rows = [
         json.dumps(
-            {"text": x, "pieces": [M.names[j] for j in M.vocabulary.ids(x)], "request": eight(M.vector(x, False)), "tool": eight(M.vector(x, True))},
+            {"text": x, "pieces": [M.names[j] for j in M.vocabulary.ids(x)], "request": eight(M.vector(x, False)), "tool": eight(M.vector(x, True)), "scope": M.scope(x)},
             ensure_ascii=False,
         )
         for x in TEXTS
@@ -531,6 +591,7 @@ if __name__ == "__main__":
         "tune": tune,
         "meet": meet,
         "speak": speak,
+        "scope": scope,
         "export": export,
         "score": score,
     }

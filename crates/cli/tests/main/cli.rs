@@ -141,7 +141,7 @@ fn explain_shows_ranks_terms_and_every_exclusion() {
         assert!(!plain.contains(excluded), "without --explain only what is named is told:\n{plain}");
     }
     let door = ["pick", "lock the front door", "--catalog", WORKPLACE];
-    let blocked = " -  home/lockDoor would be the best, with a score of 0.8";
+    let blocked = " -  home/lockDoor would be the best, with a score of 0.9";
     assert!(answer(&door).contains(blocked), "{}", answer(&door));
     let silent = answer(&[&door[..], &["--tell-blocked", "never"]].concat());
     assert!(!silent.contains("lockDoor"), "{silent}");
