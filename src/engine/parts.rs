@@ -9,7 +9,6 @@ use super::ranked::Ranked;
 use super::report::Report;
 use super::request::Request;
 use super::signals::guarded;
-use crate::embed::ModelKind;
 use crate::function_words::says_something;
 use crate::fuse::{Fused, Fusion, Retriever, Signals};
 use crate::index::Vectors;
@@ -72,7 +71,7 @@ pub(super) fn parts<'q>(request: &Request<'q>, ranked: &Ranked, report: &mut Rep
             let own = embedded.slice(s![place..=place, ..]);
             let mut signal = Signal::cosines(&mut vec![std::mem::take(&mut cosines[place])], index, vectors, own);
             if let (Some(examples), Some(scores)) = (request.examples, of_examples) {
-                signal = signal.with_example_cosines(examples, std::mem::take(&mut scores[place]), ModelKind::Static);
+                signal = signal.with_example_cosines(examples, vectors, std::mem::take(&mut scores[place]));
             }
             signals.push((Retriever::Static, signal));
         }

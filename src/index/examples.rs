@@ -4,6 +4,7 @@
 //! it meant.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +16,7 @@ use super::row::{Row, RowKey};
 use super::rows::Rows;
 use super::sources::Holding;
 use super::terms::TermKey;
-use super::vectors::{Texts, embed_texts};
+use super::vectors::{Texts, dot, embed_texts};
 use super::{Index, IndexError, Progress, Vectors};
 use crate::catalog::Tool;
 use crate::deadline::{Deadline, Missed};
@@ -30,6 +31,10 @@ const K1: f32 = 1.6;
 const B: f32 = 0.7;
 /// What a pair of words counts beside a word.
 const PAIR_WEIGHT: f32 = 0.25;
+/// What the vector of an example counts in its tool's centre, beside that of the tool's own text.
+const CENTRE_WEIGHT: f32 = 0.5;
+/// So many examples at most are counted in a centre: of more, each counts less.
+const CENTRE_MOST: f32 = 8.0;
 
 /// What examples are indexed with, beside what the tools are.
 #[derive(Clone, Default)]
@@ -93,6 +98,8 @@ pub(crate) struct ExampleIndex {
     /// By the number of the model: one example a row, of unit length, or of zeros where the model knows nothing of it. Empty for models
     /// that there are not.
     vectors: Vec<Rows>,
+    /// By the number of the model: the length of the centre of each tool that has some, in the order of `tools`.
+    centres: Vec<Vec<f32>>,
     /// How many are of definitions, and how many words these have together.
     defined: (usize, u64),
     /// What is counted over all tools, where there are some of them here.
@@ -130,6 +137,7 @@ impl ExampleIndex {
             norms,
             postings,
             vectors: Vec::new(),
+            centres: Vec::new(),
             defined,
             of_whole: known.of_whole.clone(),
             left_out: None,
@@ -140,6 +148,8 @@ impl ExampleIndex {
             match examples.embed(vectors, config, known)? {
                 Ok(rows) => {
                     examples.vectors.resize_with(vectors.model(), || Rows::zeros(0, 1));
+                    examples.centres.resize_with(vectors.model(), Vec::new);
+                    examples.centres.push(examples.centre_lengths(vectors, &rows));
                     examples.vectors.push(rows);
                 }
                 Err(reason) => {
@@ -224,6 +234,19 @@ impl ExampleIndex {
         }
     }
 
+    /// The lengths of the tools' centres by one model.
+    fn centre_lengths(&self, vectors: &Vectors, rows: &Rows) -> Vec<f32> {
+        let length = |(tool, places): (ToolId, Range<usize>)| {
+            let (weight, mut centre) = (centre_weight(places.len()), vec![0.0; vectors.embedder().dimensions()]);
+            places.for_each(|place| rows.add_to(place, &mut centre));
+            centre.iter_mut().for_each(|value| *value *= weight);
+            let (kept, place) = vectors.place_of(tool);
+            kept.add_to(place, &mut centre);
+            dot(&centre, &centre).sqrt()
+        };
+        self.tools().map(length).collect()
+    }
+
     fn known(&self) -> KnownExamples<'_> {
         let known = self.counting.iter().enumerate();
         let vectors = self.vectors.as_slice();
@@ -264,13 +287,13 @@ impl ExampleIndex {
     }
 
     /// Returns the tools that have examples, in order, each with the places of these.
-    pub(crate) fn tools(&self) -> impl Iterator<Item = (ToolId, std::ops::Range<usize>)> {
+    pub(crate) fn tools(&self) -> impl Iterator<Item = (ToolId, Range<usize>)> {
         let starts = std::iter::once(0).chain(self.tools.iter().map(|&(_, end)| end));
         self.tools.iter().zip(starts).map(|(&(tool, end), start)| (tool, start..end))
     }
 
     /// Returns the places of one tool's examples.
-    pub(crate) fn of(&self, tool: ToolId) -> std::ops::Range<usize> {
+    pub(crate) fn of(&self, tool: ToolId) -> Range<usize> {
         let Ok(found) = self.tools.binary_search_by_key(&tool, |&(tool, _)| tool) else { return 0..0 };
         found.checked_sub(1).map_or(0, |before| self.tools[before].1)..self.tools[found].1
     }
@@ -308,12 +331,32 @@ impl ExampleIndex {
     pub(crate) fn cosines(&self, vectors: &Vectors, query: &Array2<f32>) -> Option<Vec<Vec<f32>>> {
         Some(self.vectors.get(vectors.model())?.products(&Rows::of(query.view())))
     }
+
+    /// Returns the tools that have examples, in order, each with the cosine similarity of a request to its centre, the sum of the tool's
+    /// vector and of those of its examples by their weight: of the request's cosines to the former, `own`, and to every example.
+    pub(crate) fn centres<'s>(
+        &'s self,
+        vectors: &Vectors,
+        own: impl Fn(ToolId) -> f32 + 's,
+        cosines: &'s [f32],
+    ) -> impl Iterator<Item = (ToolId, f32)> + 's {
+        let lengths = self.centres.get(vectors.model()).map_or(&[][..], Vec::as_slice);
+        self.tools().zip(lengths).filter(|(_, length)| length.is_normal()).map(move |((tool, places), length)| {
+            let weight = centre_weight(places.len());
+            (tool, (own(tool) + weight * cosines[places].iter().sum::<f32>()) / length)
+        })
+    }
 }
 
 impl std::fmt::Debug for ExampleIndex {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ExampleIndex").field("stats", &self.stats).finish_non_exhaustive()
     }
+}
+
+/// What each of so many examples counts in its tool's centre.
+fn centre_weight(examples: usize) -> f32 {
+    CENTRE_WEIGHT * (CENTRE_MOST / examples as f32).min(1.0)
 }
 
 /// The words of an example.

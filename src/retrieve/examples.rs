@@ -1,10 +1,16 @@
 //! What the examples of tools add to a signal.
 //!
 //! A retriever scores examples as it scores tools, and a tool's score is raised towards what its examples come to, where that is
-//! more: by a fixed share, so that the tool's own text always has its say, and a tool without examples competes with what a text
-//! alone can reach. What examples come to is a soft maximum, the logarithm of a sum of exponentials: the nearest one counts
-//! most, and others near it count too. A sum over many is high by their number alone, and who asks for one tool for whatever there
-//! is would be served with it; so the more there are, the more the sum becomes a mean.
+//! more; so a tool without examples competes with what a text alone can reach.
+//!
+//! Of words, what they come to is a soft maximum, the logarithm of a sum of exponentials: the nearest example counts most, and others
+//! near it count too. A sum over many is high by their number alone, and who asks for one tool for whatever there is would be
+//! served with it; so the more there are, the more the sum becomes a mean. A fixed share of it counts, so that the tool's own text
+//! always has its say.
+//!
+//! Of vectors, it is the similarity to the tool's centre ([`ExampleIndex::centres`]), which the tool's own text is a part of: a query
+//! moved towards what was relevant (Rocchio 1971), turned round. Requests of many kinds have no direction in common, so a tool
+//! that is asked for whatever there is gains nothing.
 //!
 //! One rule, with the same constants for every catalog; `docs/results.md` has what else was tried.
 
@@ -13,16 +19,13 @@ use ndarray::Array2;
 use super::Signal;
 use super::sentences::half_best;
 use super::terms::QueryTerm;
-use crate::embed::ModelKind;
 use crate::index::{ExampleIndex, Index, Vectors};
+use crate::ranking::ToolId;
 
-/// How much of what a tool's examples score above its own text is added to that.
+/// How much of what the words of a tool's examples score above its own text is added to that.
 const SHARE: f32 = 0.6;
-/// Scores that lie within this count nearly alike in a soft maximum: of BM25, and of the cosines of a static model and of any
-/// other, which tells texts better apart.
-pub(super) const KEYWORD_SPREAD: f32 = 5.0;
-const COSINE_SPREAD: f32 = 0.125;
-const MODEL_SPREAD: f32 = 0.06;
+/// BM25 scores that lie within this count nearly alike in a soft maximum.
+const SPREAD: f32 = 5.0;
 /// The number of examples from which on the sum over them is rather a mean.
 const MANY: f32 = 8.0;
 
@@ -66,34 +69,39 @@ pub(super) fn semantic(examples: &ExampleIndex, vectors: &Vectors, request: &Arr
 }
 
 impl Signal {
-    /// Raises the tools whose examples have higher cosines than their own texts.
+    /// Raises the tools to whose centres a request is nearer than to their own texts, by its cosines to all examples.
     #[must_use]
-    pub(crate) fn with_example_cosines(self, examples: &ExampleIndex, cosines: Vec<f32>, model: ModelKind) -> Self {
-        let spread = if model == ModelKind::Static { COSINE_SPREAD } else { MODEL_SPREAD };
-        self.with_examples(examples, cosines, spread)
+    pub(crate) fn with_example_cosines(self, examples: &ExampleIndex, vectors: &Vectors, cosines: Vec<f32>) -> Self {
+        let raised = examples.centres(vectors, |tool| self.of(tool), &cosines);
+        let gains = raised.map(|(tool, centre)| (tool, centre - self.of(tool))).collect();
+        self.raised(gains, cosines)
     }
 
-    /// Raises the tools whose examples score more than their own texts do.
+    /// Raises the tools whose examples have more of the request's words than their own texts have, by the score of all examples.
     #[must_use]
-    pub(super) fn with_examples(mut self, examples: &ExampleIndex, scores: Vec<f32>, spread: f32) -> Self {
+    pub(super) fn with_example_words(self, examples: &ExampleIndex, scores: Vec<f32>) -> Self {
+        let gain = |(tool, places)| (tool, SHARE * (pooled(&scores[places]) - self.of(tool)));
+        let gains = examples.tools().map(gain).collect();
+        self.raised(gains, scores)
+    }
+
+    fn raised(mut self, of_tools: Vec<(ToolId, f32)>, scores: Vec<f32>) -> Self {
         let mut gains = vec![0.0; self.scores.len()];
-        for (tool, places) in examples.tools() {
-            let own = self.of(tool);
-            let gain = SHARE * (pooled(&scores[places], spread) - own).max(0.0);
+        for (tool, gain) in of_tools.into_iter().filter(|(_, gain)| *gain > 0.0) {
             gains[tool.index()] = gain;
-            self.scores[tool.index()] = own + gain;
-            self.ceiling = self.ceiling.max(own + gain);
+            self.scores[tool.index()] += gain;
+            self.ceiling = self.ceiling.max(self.of(tool));
         }
         Self { examples: Some(ExampleScores { scores, gains }), ..self }
     }
 }
 
 /// The scores of a tool's examples as one: a soft maximum.
-fn pooled(scores: &[f32], spread: f32) -> f32 {
+fn pooled(scores: &[f32]) -> f32 {
     let best = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f32 = scores.iter().map(|score| ((score - best) / spread).exp()).sum();
+    let sum: f32 = scores.iter().map(|score| ((score - best) / SPREAD).exp()).sum();
     let crowd = (1.0 + scores.len() as f32 / MANY) / (1.0 + 1.0 / MANY);
-    best + spread * (sum / crowd).ln()
+    best + SPREAD * (sum / crowd).ln()
 }
 
 #[cfg(test)]
@@ -102,13 +110,13 @@ mod tests {
 
     #[test]
     fn one_example_counts_for_itself_and_the_nearest_of_several_most() {
-        assert!((pooled(&[0.4], COSINE_SPREAD) - 0.4).abs() < 1e-6);
-        let far = pooled(&[0.4, -0.5, -0.5, -0.5], COSINE_SPREAD);
-        assert!(far < 0.4 && far > 0.25, "what is far takes something away: {far}");
-        let near = pooled(&[0.4, 0.4, 0.4, 0.4], COSINE_SPREAD);
-        assert!(near > 0.4 && near < 0.56, "what is near adds something: {near}");
-        let greedy: Vec<f32> = (0..50).map(|number| if number == 7 { 0.4 } else { 0.0 }).collect();
-        assert!(pooled(&greedy, COSINE_SPREAD) < 0.4, "one near example of fifty is no more than that one alone");
-        assert!(pooled(&[0.0; 3], KEYWORD_SPREAD).is_finite());
+        assert!((pooled(&[16.0]) - 16.0).abs() < 1e-4);
+        let far = pooled(&[16.0, 0.0, 0.0, 0.0]);
+        assert!(far < 16.0 && far > 13.0, "what is far takes something away: {far}");
+        let near = pooled(&[16.0; 4]);
+        assert!(near > 16.0 && near < 22.0, "what is near adds something: {near}");
+        let greedy: Vec<f32> = (0..50).map(|number| if number == 7 { 16.0 } else { 0.0 }).collect();
+        assert!(pooled(&greedy) < 16.0, "one near example of fifty is no more than that one alone");
+        assert!(pooled(&[0.0; 3]).is_finite());
     }
 }

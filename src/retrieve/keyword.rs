@@ -27,7 +27,7 @@ pub(crate) fn keyword(
     let ceiling = found.iter().map(|term| term.indexed.weight).sum();
     let signal = Signal { scores, floor: 0.0, ceiling, context: None, sources, examples: None, scope: None };
     let signal = match of_examples {
-        Some((of, scores)) => signal.with_examples(of, scores, examples::KEYWORD_SPREAD),
+        Some((of, scores)) => signal.with_example_words(of, scores),
         None => signal,
     };
     (found, signal)

@@ -16,7 +16,7 @@ pub(crate) fn semantic(
     let mut sentences = vectors.scores(request.view());
     let signal = Signal::cosines(&mut sentences, index, vectors, request.view());
     let signal = match examples.and_then(|index| Some((index, examples::semantic(index, vectors, request)?))) {
-        Some((examples, scores)) => signal.with_example_cosines(examples, scores, vectors.embedder().kind()),
+        Some((examples, cosines)) => signal.with_example_cosines(examples, vectors, cosines),
         None => signal,
     };
     (signal, sentences)

@@ -1,11 +1,12 @@
 //! Requests that tools served: what they raise, what they cannot, and that nothing is different without them.
 
 use picktools::catalog::FaultKind;
+use picktools::embed::{Embedder as _, Role, StaticEmbedder};
 use picktools::examples::{Example, Examples, MAX_PER_TOOL, Vocabulary};
 use picktools::options::Fusion;
 use picktools::provider::TranslateOptions;
 use picktools::selection::{ExampleOrigin, Stage, StageStatus};
-use picktools::{Catalog, CatalogOptions, Engine, Mode, PickOptions, Provider, Selection, Tool, translate};
+use picktools::{Catalog, CatalogOptions, Engine, Mode, PickOptions, Provider, Query, Selection, Tool, translate};
 use proptest::prelude::*;
 
 use crate::support::{KEYWORDS, WORKPLACE, catalog, engine, ids, in_mode, pick, tool, workplace};
@@ -61,6 +62,40 @@ fn a_part_of_a_request_is_known_again_as_well() {
         "{:?}",
         ids(&selection)
     );
+}
+
+#[test]
+fn a_request_is_compared_with_the_centre_of_a_tools_text_and_its_examples() {
+    const ASKED: &str = "have somebody look at my broken gizmo";
+    let model = StaticEmbedder::shared().expect("it is part of the library");
+    let embed = |role, text: &str| model.embed(role, &[text], &|_| {}).expect("it embeds").remove(0);
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+    let request = embed(Role::Query, ASKED);
+    // Those that differ in numbers alone are one.
+    let many = ["kitchen", "hall", "garden", "cellar", "garage", "office"]
+        .into_iter()
+        .flat_map(|room| ["bust", "broken", "mute", "hot"].map(|how| format!("the gizmo in the {room} is {how}")));
+    let many: Vec<String> = many.collect();
+    for (examples, weight) in [
+        (vec![], 0.5),
+        (vec![SERVED], 0.5),
+        (vec![SERVED, "please mend the kettle"], 0.5),
+        (vec!["who won the cup in 1974?"], 0.5),
+        (many.iter().map(String::as_str).collect(), 0.5 * 8.0 / 24.0),
+    ] {
+        let mut helpdesk = tool("helpdesk", "create_ticket", "Opens a ticket for the technicians");
+        helpdesk.examples = examples.iter().map(|&example| example.to_owned()).collect();
+        let engine = engine(catalog([helpdesk]));
+        let scores = engine.retriever_scores(&Query::new(ASKED), &in_mode(Mode::Semantic)).expect("it ranks");
+        let own = embed(Role::Document, "create ticket: Opens a ticket for the technicians");
+        let mut centre = own.clone();
+        for example in &examples {
+            centre.iter_mut().zip(embed(Role::Query, example)).for_each(|(sum, value)| *sum += weight * value);
+        }
+        let similar = dot(&request, &centre) / dot(&centre, &centre).sqrt();
+        let (found, wanted) = (scores[0].scores[0], similar.max(dot(&request, &own)));
+        assert!((found - wanted).abs() < 0.005, "{examples:?}: {found} is not {wanted}");
+    }
 }
 
 #[test]

@@ -7,7 +7,8 @@ For each folder SET with tools.jsonl, queries.jsonl and qrels.tsv it writes to O
 - queries.jsonl and qrels.tsv: the requests to be scored, those whose id has an even SHA-256;
 - pairs.tsv: the others, as lines `request TAB tool`, at most N a tool, in the order of the set (for `picktools learn`);
 - poison.tsv: 1,000 of the others, drawn by a seed, each as a request for one and the same tool;
-- appended.jsonl: the tools with those requests at the end of their descriptions, which is what examples are held against.
+- examples.jsonl: the tools with the requests of pairs.tsv as their examples;
+- appended.jsonl: the tools with these at the end of their descriptions instead, which is what examples are held against.
 """
 import collections, hashlib, json, pathlib, random, sys
 
@@ -46,8 +47,9 @@ for folder in map(pathlib.Path, folders):
         again = [one_line(query["text"]) + " please" * round for round in range(1 + 1000 // len(others)) for query in others][:1000]
         draw.shuffle(again)
         file.writelines(f"{text}\t{greedy}\n" for text in again)
-    with open(target / "appended.jsonl", "w", encoding="utf-8") as file:
-        for tool in tools:
-            tool["description"] = " ".join([tool["description"], *examples[tool["id"]]])
-            file.write(json.dumps(tool, ensure_ascii=False) + "\n")
+    with_examples = lambda tool: tool | {"examples": examples[tool["id"]]}
+    appended = lambda tool: tool | {"description": " ".join([tool["description"], *examples[tool["id"]]])}
+    for name, form in (("examples", with_examples), ("appended", appended)):
+        with open(target / f"{name}.jsonl", "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(form(tool), ensure_ascii=False) + "\n" for tool in tools)
     print(f"{folder.name}: {len(scored)} scored, {sum(map(len, examples.values()))} examples of {len(examples)} tools")
