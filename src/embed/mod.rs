@@ -106,7 +106,7 @@ pub trait Embedder: Send + Sync {
     }
 
     /// Tells from a request alone whether it is one that tools serve at all: the logarithm of the odds, where one request of two is.
-    /// `None`, unless told otherwise, where the model cannot tell.
+    /// `None`, unless told otherwise, where the model cannot tell; what is no finite number counts as that.
     ///
     /// Requests near the subject of a tool's source have words of its tools, though none of them serves it ("buy me a new router"), so
     /// that the signals of tools cannot tell. It is asked where the request is embedded, and should take no longer.

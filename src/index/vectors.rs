@@ -110,9 +110,10 @@ impl Vectors {
         // The conversation speaks for a request of punctuation.
         let says_something = query.conversation().is_empty() || !query.is_blank();
         let [request, conversation] = [known(request).filter(|_| says_something), known(conversation)];
-        // A request that goes on with what tools serve is served.
+        // A request that goes on with what tools serve is served. An embedder is foreign code.
         let asked = [query.wanted(), query.conversation()].into_iter().filter(|text| !text.is_empty());
-        let scope = asked.filter_map(|text| embedder.scope(text)).reduce(f32::max);
+        let told = asked.filter_map(|text| embedder.scope(text).filter(|told| told.is_finite()));
+        let scope = told.reduce(f32::max);
         Ok(RequestVectors { request, conversation, scope })
     }
 

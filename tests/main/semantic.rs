@@ -133,6 +133,7 @@ fn with_a_model_the_ranking_is_hybrid_and_says_what_each_retriever_said() {
 struct Declared {
     kind: ModelKind,
     cached: bool,
+    scope: Option<f32>,
 }
 
 impl Embedder for Declared {
@@ -152,6 +153,10 @@ impl Embedder for Declared {
         self.cached
     }
 
+    fn scope(&self, _: &str) -> Option<f32> {
+        self.scope
+    }
+
     fn embed(&self, _: Role, texts: &[&str], _: &(dyn Fn(usize) + Sync)) -> Result<Vec<Vec<f32>>, EmbedError> {
         Ok(texts.iter().map(|text| fake_vector(text)).collect())
     }
@@ -166,7 +171,7 @@ fn only_a_model_that_says_it_is_static_takes_the_place_of_the_static_one() {
         (ModelKind::Contextual, false),
         (ModelKind::Contextual, true),
     ] {
-        let builder = Engine::builder(workplace()).embedder(Arc::new(Declared { kind, cached }));
+        let builder = Engine::builder(workplace()).embedder(Arc::new(Declared { kind, cached, scope: None }));
         let engine = builder.cache_dir(folder.path()).build().expect("the model works");
         let selection = pick(&engine, "book a meeting room", &PickOptions::default());
         let models: Vec<&str> =
@@ -175,6 +180,21 @@ fn only_a_model_that_says_it_is_static_takes_the_place_of_the_static_one() {
         assert_eq!((models.len(), models.last()), (expected, Some(&"declared:1")), "{kind:?} {cached}");
         assert_eq!(engine.stats().cache.is_some(), cached, "{kind:?} {cached}");
     }
+}
+
+#[test]
+fn what_a_model_says_of_the_request_alone_counts_where_it_is_a_number() {
+    let answerable = |scope| {
+        let model = Declared { kind: ModelKind::Static, cached: false, scope };
+        let engine = Engine::builder(workplace()).embedder(Arc::new(model)).build().expect("the model works");
+        let selection = pick(&engine, "buy me a new router", &PickOptions::default());
+        selection.answerable.expect("the built-in ranking estimates it")
+    };
+    let silent = answerable(None);
+    for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        assert_eq!(answerable(Some(wrong)).to_bits(), silent.to_bits(), "{wrong}");
+    }
+    assert!(answerable(Some(-6.0)) < 0.8 * silent, "{silent}");
 }
 
 #[test]
