@@ -362,7 +362,7 @@ impl Engine {
             snapshot: None,
             scorer: ranked.scorer().to_owned(),
             shortlisted: ranked.shortlisted(),
-            answerable: ranked.answerable(),
+            answerable: ranked.answerable(&picks),
             nothing_fits,
             skills: skills.map(|(index, picked)| index.explain(picked, &request, &picks)),
             uncalibrated,

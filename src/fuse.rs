@@ -6,8 +6,9 @@
 //! less the semantic signals weigh ([`Fit::softening`]), because similar meaning tells little between tools that all
 //! have the words. Alternatively, reciprocal rank fusion (Cormack, Clarke, Büttcher 2009) adds up ranks.
 //!
-//! The score is a logistic function of the value, so it keeps the order. `models/train/fusion` fits all constants, on scores of
-//! models that had not seen the requests; `docs/results.md` has the figures.
+//! The score is a logistic function of the value, so it keeps the order. Whether any tool answers is estimated of the best tool's signals and,
+//! as a factor beside, of the request alone ([`Embedder::scope`]). `models/train/fusion` fits all constants, on scores of models that had
+//! not seen the requests; `docs/results.md` has the figures.
 
 mod fits;
 #[cfg(test)]
@@ -211,8 +212,7 @@ struct Standing {
     offset: f32,
     /// The largest score: the probability that any eligible tool answers the request, as far as tools tell, 0..1.
     most: f32,
-    /// The estimated probability that any eligible tool answers the request, which the request alone tells of as well, 0..1; without what
-    /// scores tell.
+    /// The estimated probability that any eligible tool answers the request, which the request alone tells of as well, 0..1.
     answerable: f32,
     /// The eligible tool of the largest value, where there is one.
     best: Option<ToolId>,
@@ -331,10 +331,13 @@ impl Fused {
         let best = top.first().copied();
         let best_value = best.map_or(0.0, |best| best.score);
         // The logarithm of how many of the best tools rival the best one.
-        let crowd = top.iter().map(|tool| (tool.score - best_value).exp()).sum::<f32>().max(1.0).ln();
-        let Calibration { scope, answerable, relevance } = self.calibration;
+        let crowd = match self.method {
+            Fusion::Weighted => top.iter().map(|tool| (tool.score - best_value).exp()).sum::<f32>().max(1.0).ln(),
+            Fusion::Rrf { .. } => 0.0,
+        };
+        let Calibration { scope, answerable, rivals, relevance } = self.calibration;
         let best = best.map(|best| best.tool);
-        let evidence = self.evidence(answerable, best) + answerable.crowd * crowd;
+        let evidence = self.evidence(answerable, best) + rivals * crowd;
         let offset = relevance.answerable * evidence + relevance.crowd * crowd - relevance.distance * best_value
             + relevance.intercept;
         let in_scope = self.scope.map_or(1.0, |said| scope.probability(said));
@@ -495,11 +498,11 @@ impl Fused {
         }
     }
 
-    /// Returns the estimated probability that any eligible tool answers the request, 0..1: no less than any tool's score, where that is
-    /// one.
+    /// Returns the estimated probability that any eligible tool answers the request, 0..1: no less than the score of the best one, where
+    /// scores are probabilities.
     pub(crate) fn answerable(&self) -> f32 {
-        let scored = self.gains.keys().copied().chain(self.best()).filter(|_| self.method == Fusion::Weighted);
-        scored.map(|tool| self.score_of(tool)).fold(self.standing.answerable, f32::max)
+        let best = self.best().filter(|_| self.method == Fusion::Weighted);
+        best.map_or(0.0, |best| self.score_of(best)).max(self.standing.answerable)
     }
 
     /// The sum of a tool that every retriever ranks first.

@@ -48,7 +48,9 @@ pub struct Selection {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shortlisted: Option<usize>,
     /// The estimated probability that any tool that may be seen answers the request, 0..1, where four requests of five
-    /// have such a tool, and no less than any pick's score; absent where a custom scorer ranked, or nothing did.
+    /// have such a tool: of what the tools' signals tell and, as a factor, of the request alone
+    /// ([`Embedder::scope`](crate::embed::Embedder::scope)); no less than the score of a pick, where that is a probability. Absent where
+    /// a custom scorer ranked, or nothing did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answerable: Option<f32>,
     /// Where no tool is good enough: of what kind the request is; absent where that cannot be told, as in catalogs whose sources

@@ -105,8 +105,9 @@ pub trait Embedder: Send + Sync {
         self.embed(role, texts, progress)
     }
 
-    /// Tells from a request alone whether it is one that tools serve at all: the logarithm of the odds, where one request of two is.
-    /// `None`, unless told otherwise, where the model cannot tell; what is no finite number counts as that.
+    /// Returns the log-odds that a request is one which tools serve at all, told of the request alone, were half of all requests such;
+    /// `None`, unless told otherwise, where the model does not know. It counts of a [`ModelKind::Static`] alone, and a value that is not
+    /// finite counts as `None`.
     ///
     /// Requests near the subject of a tool's source have words of its tools, though none of them serves it ("buy me a new router"), so
     /// that the signals of tools cannot tell. It is asked where the request is embedded, and should take no longer.

@@ -14,7 +14,7 @@ use crate::fuse::{Fused, Fusion, Retriever, Signals};
 use crate::index::Vectors;
 use crate::options::Choice;
 use crate::ranking::ToolId;
-use crate::retrieve::{self, FoundTerm, Signal, query_terms};
+use crate::retrieve::{self, FoundTerm, Signal, Similar, query_terms};
 use crate::select::static_vectors;
 use crate::selection::Stage;
 
@@ -69,9 +69,14 @@ pub(super) fn parts<'q>(request: &Request<'q>, ranked: &Ranked, report: &mut Rep
         }
         if let Some((vectors, embedded, cosines, of_examples)) = &mut cosines {
             let own = embedded.slice(s![place..=place, ..]);
-            let mut signal = Signal::cosines(&mut vec![std::mem::take(&mut cosines[place])], index, vectors, own);
-            if let (Some(examples), Some(scores)) = (request.examples, of_examples) {
-                signal = signal.with_example_cosines(examples, vectors, std::mem::take(&mut scores[place]));
+            let mut of_tools = vec![std::mem::take(&mut cosines[place])];
+            let similar = request.examples.zip(of_examples.as_mut()).map(|(examples, cosines)| {
+                let cosines = vec![std::mem::take(&mut cosines[place])];
+                (examples, Similar::by_cosines(examples, vectors, &of_tools, cosines))
+            });
+            let mut signal = Signal::cosines(&mut of_tools, index, vectors, own);
+            if let Some((examples, similar)) = similar {
+                signal = signal.with_similar(examples, similar);
             }
             signals.push((Retriever::Static, signal));
         }

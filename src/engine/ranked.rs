@@ -12,7 +12,7 @@ use crate::fuse::{Fused, Fusion, Mode};
 use crate::ranking::{Candidate, ToolId, top_k};
 use crate::retrieve::FoundTerm;
 use crate::scorer::{self, NoScores, Score, Scorer, ScorerError};
-use crate::selection::{NothingFits, Stage, Uncalibrated};
+use crate::selection::{NothingFits, Pick, Stage, Uncalibrated};
 use crate::sequences::Prior;
 
 /// The tools of the smallest catalog that the scores were calibrated on (`models/train/fusion`).
@@ -116,10 +116,14 @@ impl Ranked {
         }
     }
 
-    /// Returns the estimated probability that any eligible tool answers the request.
-    pub(super) fn answerable(&self) -> Option<f32> {
+    /// Returns the estimated probability that any eligible tool answers the request: no less than the score of any that is picked, where
+    /// scores are probabilities.
+    pub(super) fn answerable(&self, picks: &[Pick]) -> Option<f32> {
         match self {
-            Self::Fused { fused, .. } => Some(fused.answerable()),
+            Self::Fused { fused, .. } => {
+                let picked = picks.iter().filter(|_| fused.method == Fusion::Weighted);
+                Some(picked.map(|pick| pick.score).fold(fused.answerable(), f32::max))
+            }
             Self::Custom(_) | Self::Registration { .. } => None,
         }
     }

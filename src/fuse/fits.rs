@@ -25,6 +25,8 @@ pub(super) struct Calibration {
     pub(super) scope: Scope,
     /// That one of these tools serves it, if tools serve such at all.
     pub(super) answerable: Evidence,
+    /// In the evidence for that, of how many of the best tools rival the best one, as a logarithm.
+    pub(super) rivals: f32,
     /// That a tool is relevant.
     pub(super) relevance: Relevance,
 }
@@ -32,7 +34,7 @@ pub(super) struct Calibration {
 /// The share of requests that a tool answers is four in five, in the fit one in two: so many times are the odds.
 pub(super) const ODDS: f32 = 4.0;
 
-/// A logistic function of what a model says of a request alone.
+/// A logistic function of what the static model says of a request alone; all but certain where that has no part.
 #[derive(Debug)]
 pub(super) struct Scope {
     slope: f32,
@@ -79,8 +81,6 @@ pub(super) struct Evidence {
     pub(super) sources: Weights,
     /// Of the largest share that a tool has of what the request's words could score.
     pub(super) coverage: f32,
-    /// Of how many of the best tools rival the best one, as a logarithm.
-    pub(super) crowd: f32,
     pub(super) intercept: f32,
 }
 
@@ -127,15 +127,14 @@ const fn fit(
     Fit { value: Weights(value), sources: Weights(sources), softening, calibrations, near }
 }
 
-const fn evidence(signals: [f32; 3], covered: [f32; 3], sources: [f32; 3], rest: [f32; 3]) -> Evidence {
-    let [coverage, crowd, intercept] = rest;
+const fn evidence(signals: [f32; 3], covered: [f32; 3], sources: [f32; 3], rest: [f32; 2]) -> Evidence {
+    let [coverage, intercept] = rest;
     let [signals, covered, sources] = [Weights(signals), Weights(covered), Weights(sources)];
-    Evidence { signals, covered, sources, coverage, crowd, intercept }
+    Evidence { signals, covered, sources, coverage, intercept }
 }
 
 const fn near(signals: [f32; 3], sources: [f32; 3], rest: [f32; 2]) -> Evidence {
-    let [coverage, intercept] = rest;
-    evidence(signals, [0.0; 3], sources, [coverage, 0.0, intercept])
+    evidence(signals, [0.0; 3], sources, rest)
 }
 
 const fn calibration(
@@ -150,7 +149,9 @@ const fn calibration(
     let relevance = Relevance { distance, answerable: of_answerable, crowd, intercept };
     let [slope, intercept] = scope;
     let scope = Scope { slope, intercept };
-    Calibration { scope, relevance, answerable: evidence(signals, covered, sources, rest) }
+    let [coverage, rivals, intercept] = rest;
+    let answerable = evidence(signals, covered, sources, [coverage, intercept]);
+    Calibration { scope, answerable, rivals, relevance }
 }
 
 /// One set for each combination of retrievers, at one less than the sum of `1 << retriever`.
@@ -214,7 +215,10 @@ mod tests {
                 let of_sources = [without, with].map(|fit| fit.answerable.sources.of(retriever).abs() > 0.0);
                 assert_eq!(of_sources, [false, in_it(retriever)], "{combination:?}: {retriever:?}");
             }
-            for Calibration { answerable, .. } in &fit.calibrations {
+            let rivals = fit.calibrations.each_ref().map(|calibration| calibration.rivals.abs() > 0.0);
+            assert_eq!(rivals, [false, true], "{combination:?}");
+            for Calibration { answerable, scope, .. } in &fit.calibrations {
+                assert_eq!(scope.slope > 0.0, in_it(Retriever::Static), "{combination:?}");
                 let with_keyword = in_it(Retriever::Keyword);
                 assert_eq!(answerable.coverage.abs() > 0.0, with_keyword, "{combination:?}");
                 for retriever in all {

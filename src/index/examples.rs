@@ -332,19 +332,17 @@ impl ExampleIndex {
         Some(self.vectors.get(vectors.model())?.products(&Rows::of(query.view())))
     }
 
-    /// Returns the tools that have examples, in order, each with the cosine similarity of a request to its centre, the sum of the tool's
-    /// vector and of those of its examples by their weight: of the request's cosines to the former, `own`, and to every example.
-    pub(crate) fn centres<'s>(
-        &'s self,
-        vectors: &Vectors,
-        own: impl Fn(ToolId) -> f32 + 's,
-        cosines: &'s [f32],
-    ) -> impl Iterator<Item = (ToolId, f32)> + 's {
+    /// Returns the cosine similarity of a request to the centre of each tool that has examples, in their order: the sum of the tool's
+    /// vector and of those of its examples by their weight. `own` has the request's cosines to all tools, and `cosines` those to all examples.
+    pub(crate) fn centres(&self, vectors: &Vectors, own: &[f32], cosines: &[f32]) -> Vec<f32> {
         let lengths = self.centres.get(vectors.model()).map_or(&[][..], Vec::as_slice);
-        self.tools().zip(lengths).filter(|(_, length)| length.is_normal()).map(move |((tool, places), length)| {
+        let similar = |((tool, places), &length): ((ToolId, Range<usize>), &f32)| {
             let weight = centre_weight(places.len());
-            (tool, (own(tool) + weight * cosines[places].iter().sum::<f32>()) / length)
-        })
+            let product = own[tool.index()] + weight * cosines[places].iter().sum::<f32>();
+            // Of vectors that cancel each other out nothing but rounding is left.
+            if length.is_normal() { (product / length).clamp(-1.0, 1.0) } else { 0.0 }
+        };
+        self.tools().zip(lengths).map(similar).collect()
     }
 }
 

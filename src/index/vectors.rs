@@ -13,7 +13,7 @@ use super::segment::Segments;
 use super::{IndexError, Progress};
 use crate::catalog::{Catalog, Tool};
 use crate::deadline::Deadline;
-use crate::embed::{CacheStatus, EmbedError, Embedder, Role, VectorCache};
+use crate::embed::{CacheStatus, EmbedError, Embedder, ModelKind, Role, VectorCache};
 use crate::query::Query;
 use crate::ranking::ToolId;
 use crate::saved::SavedModel;
@@ -111,7 +111,8 @@ impl Vectors {
         let says_something = query.conversation().is_empty() || !query.is_blank();
         let [request, conversation] = [known(request).filter(|_| says_something), known(conversation)];
         // A request that goes on with what tools serve is served. An embedder is foreign code.
-        let asked = [query.wanted(), query.conversation()].into_iter().filter(|text| !text.is_empty());
+        let asked = [query.wanted(), query.conversation()].into_iter();
+        let asked = asked.filter(|text| !text.is_empty() && embedder.kind() == ModelKind::Static);
         let told = asked.filter_map(|text| embedder.scope(text).filter(|told| told.is_finite()));
         let scope = told.reduce(f32::max);
         Ok(RequestVectors { request, conversation, scope })

@@ -63,18 +63,46 @@ pub(super) fn keyword(index: &Index, examples: &ExampleIndex, terms: &[QueryTerm
     half_best(examples.len(), sentences, terms, |term| term, contributions)
 }
 
-/// Scores every example by its cosine similarity to a request's unit vectors; `None` where the model has no vectors of them.
-pub(super) fn semantic(examples: &ExampleIndex, vectors: &Vectors, request: &Array2<f32>) -> Option<Vec<f32>> {
-    Some(super::semantic::half_best(&mut examples.cosines(vectors, request)?))
+/// The cosine similarities of a request's unit vectors to examples, and to the centres of their tools.
+pub(crate) struct Similar {
+    /// By row of the request, then by example.
+    pub(crate) examples: Vec<Vec<f32>>,
+    /// By row of the request, then by tool that has some.
+    pub(crate) centres: Vec<Vec<f32>>,
+}
+
+impl Similar {
+    /// Compares the rows of a request whose cosines to all tools are `own`; `None` where the model has no vectors of examples.
+    pub(super) fn of(
+        examples: &ExampleIndex,
+        vectors: &Vectors,
+        request: &Array2<f32>,
+        own: &[Vec<f32>],
+    ) -> Option<Self> {
+        Some(Self::by_cosines(examples, vectors, own, examples.cosines(vectors, request)?))
+    }
+
+    /// Takes the cosines to examples, too.
+    pub(crate) fn by_cosines(
+        examples: &ExampleIndex,
+        vectors: &Vectors,
+        own: &[Vec<f32>],
+        cosines: Vec<Vec<f32>>,
+    ) -> Self {
+        let centres = own.iter().zip(&cosines).map(|(own, cosines)| examples.centres(vectors, own, cosines));
+        Self { centres: centres.collect(), examples: cosines }
+    }
 }
 
 impl Signal {
-    /// Raises the tools to whose centres a request is nearer than to their own texts, by its cosines to all examples.
+    /// Raises the tools to whose centres a request is nearer than to their own texts.
     #[must_use]
-    pub(crate) fn with_example_cosines(self, examples: &ExampleIndex, vectors: &Vectors, cosines: Vec<f32>) -> Self {
-        let raised = examples.centres(vectors, |tool| self.of(tool), &cosines);
-        let gains = raised.map(|(tool, centre)| (tool, centre - self.of(tool))).collect();
-        self.raised(gains, cosines)
+    pub(crate) fn with_similar(self, examples: &ExampleIndex, similar: Similar) -> Self {
+        let Similar { examples: mut cosines, mut centres } = similar;
+        let centres = super::semantic::half_best(&mut centres);
+        let gains = examples.tools().zip(centres).map(|((tool, _), centre)| (tool, centre - self.of(tool)));
+        let gains = gains.collect();
+        self.raised(gains, super::semantic::half_best(&mut cosines))
     }
 
     /// Raises the tools whose examples have more of the request's words than their own texts have, by the score of all examples.

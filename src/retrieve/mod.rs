@@ -10,7 +10,7 @@ mod semantic;
 mod sentences;
 mod terms;
 
-pub(crate) use examples::ExampleScores;
+pub(crate) use examples::{ExampleScores, Similar};
 pub(crate) use keyword::keyword;
 pub(crate) use semantic::semantic;
 pub(crate) use terms::{FoundTerm, QueryTerm, query_terms};

@@ -2,7 +2,8 @@
 
 use ndarray::Array2;
 
-use super::{Signal, examples};
+use super::Signal;
+use super::examples::Similar;
 use crate::index::{ExampleIndex, Index, Vectors};
 
 /// Scores every tool by its cosine similarity to a request's unit vectors: the whole request's, then each sentence's. Examples
@@ -14,9 +15,10 @@ pub(crate) fn semantic(
     examples: Option<&ExampleIndex>,
 ) -> (Signal, Vec<Vec<f32>>) {
     let mut sentences = vectors.scores(request.view());
+    let similar = examples.and_then(|of| Some((of, Similar::of(of, vectors, request, &sentences)?)));
     let signal = Signal::cosines(&mut sentences, index, vectors, request.view());
-    let signal = match examples.and_then(|index| Some((index, examples::semantic(index, vectors, request)?))) {
-        Some((examples, cosines)) => signal.with_example_cosines(examples, vectors, cosines),
+    let signal = match similar {
+        Some((examples, similar)) => signal.with_similar(examples, similar),
         None => signal,
     };
     (signal, sentences)

@@ -66,11 +66,9 @@ fn a_part_of_a_request_is_known_again_as_well() {
 
 #[test]
 fn a_request_is_compared_with_the_centre_of_a_tools_text_and_its_examples() {
-    const ASKED: &str = "have somebody look at my broken gizmo";
     let model = StaticEmbedder::shared().expect("it is part of the library");
     let embed = |role, text: &str| model.embed(role, &[text], &|_| {}).expect("it embeds").remove(0);
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
-    let request = embed(Role::Query, ASKED);
     // Those that differ in numbers alone are one.
     let many = ["kitchen", "hall", "garden", "cellar", "garage", "office"]
         .into_iter()
@@ -86,15 +84,26 @@ fn a_request_is_compared_with_the_centre_of_a_tools_text_and_its_examples() {
         let mut helpdesk = tool("helpdesk", "create_ticket", "Opens a ticket for the technicians");
         helpdesk.examples = examples.iter().map(|&example| example.to_owned()).collect();
         let engine = engine(catalog([helpdesk]));
-        let scores = engine.retriever_scores(&Query::new(ASKED), &in_mode(Mode::Semantic)).expect("it ranks");
         let own = embed(Role::Document, "create ticket: Opens a ticket for the technicians");
         let mut centre = own.clone();
         for example in &examples {
             centre.iter_mut().zip(embed(Role::Query, example)).for_each(|(sum, value)| *sum += weight * value);
         }
-        let similar = dot(&request, &centre) / dot(&centre, &centre).sqrt();
-        let (found, wanted) = (scores[0].scores[0], similar.max(dot(&request, &own)));
-        assert!((found - wanted).abs() < 0.005, "{examples:?}: {found} is not {wanted}");
+        for sentences in [
+            &["have somebody look at my broken gizmo"][..],
+            &["the gizmo is bust.", "please mend the kettle.", "who won the cup in 1974?"],
+        ] {
+            let asked = sentences.join(" ");
+            // Half the whole request and half its nearest sentence.
+            let similar_to = |vector: &[f32]| {
+                let to = |text: &str| dot(&embed(Role::Query, text), vector) / dot(vector, vector).sqrt();
+                let best = sentences.iter().map(|sentence| to(sentence)).fold(f32::NEG_INFINITY, f32::max);
+                f32::midpoint(to(&asked), best)
+            };
+            let scores = engine.retriever_scores(&Query::new(&*asked), &in_mode(Mode::Semantic)).expect("it ranks");
+            let (found, wanted) = (scores[0].scores[0], similar_to(&centre).max(similar_to(&own)));
+            assert!((found - wanted).abs() < 0.005, "{asked}: {examples:?}: {found} is not {wanted}");
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use picktools::options::{Choice, Fusion, MAX_IN_USE};
 use picktools::selection::{AskedBy, Considered, DropReason, Stage, StageStatus};
 use picktools::sequences::Sequences;
-use picktools::{Engine, PickOptions, Query, Selection};
+use picktools::{Access, Engine, PickOptions, Query, Selection};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -227,6 +227,20 @@ fn a_habit_alone_brings_no_tool_over_the_least_score() {
             (ids, selection.below_threshold)
         };
         assert_eq!(admitted(&engine), admitted(&travel("")), "{text}");
+    }
+}
+
+#[test]
+fn what_goes_with_a_tool_in_use_and_may_not_be_seen_does_not_show_in_the_estimate() {
+    let options = PickOptions {
+        in_use: vec!["find_flight".into()],
+        access: Access { exclude: ["t/paint".to_owned()].into(), ..Access::default() },
+        ..PickOptions::default()
+    };
+    let habit = "[\"find_flight\", \"paint\"]\n[\"geocode\"]\n".repeat(1000);
+    for text in ["a picture of a flight", "flights between two cities", "paint my dog"] {
+        let estimate = |sequences: &str| pick(&travel(sequences), text, &options).answerable;
+        assert_eq!(estimate(&habit), estimate(""), "{text}");
     }
 }
 

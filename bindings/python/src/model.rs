@@ -107,6 +107,10 @@ impl Embedder for Stoppable {
         self.inner.reads(text)
     }
 
+    fn scope(&self, request: &str) -> Option<f32> {
+        self.inner.scope(request)
+    }
+
     fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
         self.embed_until(role, texts, progress, None)
     }
