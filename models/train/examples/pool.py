@@ -1,4 +1,5 @@
-"""Holds rules for what examples add against each other, on signals of the program: what `src/retrieve/examples.rs` does, in NumPy.
+"""Holds rules for what examples add against each other, on signals of the program: what `src/retrieve/examples.rs` does, in NumPy,
+but that it compares requests whole, where the program does so sentence by sentence.
 
 usage: python pool.py WORK SET=TABLE[,SET=TABLE…] "[(share, many, spread, weight, most), …]"
 
