@@ -200,8 +200,6 @@ pub(crate) struct Fused {
     best_keyword: f32,
     /// The largest share that an eligible tool has of what the request's words could score, 0..1.
     coverage: f32,
-    /// What a model says of the request alone, if any does.
-    scope: Option<f32>,
     standing: Standing,
 }
 
@@ -253,12 +251,11 @@ impl Fused {
                 }
             }
         }
-        let scope = parts.iter().find_map(|part| part.signal.scope);
         let coverage = if ceiling > 0.0 { best_keyword / ceiling } else { 0.0 };
         let calibration = fit.calibration(parts.iter().any(|part| part.signal.sources.is_some()));
         let (near, standing, gains) = (&fit.near, Standing::default(), BTreeMap::new());
         let mut fused =
-            Self { parts, method, calibration, near, values, sources, gains, best_keyword, coverage, scope, standing };
+            Self { parts, method, calibration, near, values, sources, gains, best_keyword, coverage, standing };
         fused.standing = fused.compare(eligibility);
         fused
     }
@@ -340,7 +337,8 @@ impl Fused {
         let evidence = self.evidence(answerable, best) + rivals * crowd;
         let offset = relevance.answerable * evidence + relevance.crowd * crowd - relevance.distance * best_value
             + relevance.intercept;
-        let in_scope = self.scope.map_or(1.0, |said| scope.probability(said));
+        let said = self.parts.iter().find_map(|part| part.signal.scope);
+        let in_scope = said.map_or(1.0, |said| scope.probability(said));
         let matched = best.is_some_and(|best| self.matched(best));
         let of_tools = if matched { logistic(evidence) } else { 0.0 };
         Standing { offset, most: at_large(of_tools), answerable: at_large(in_scope * of_tools), best }

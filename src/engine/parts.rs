@@ -72,7 +72,7 @@ pub(super) fn parts<'q>(request: &Request<'q>, ranked: &Ranked, report: &mut Rep
             let mut of_tools = vec![std::mem::take(&mut cosines[place])];
             let similar = request.examples.zip(of_examples.as_mut()).map(|(examples, cosines)| {
                 let cosines = vec![std::mem::take(&mut cosines[place])];
-                (examples, Similar::by_cosines(examples, vectors, &of_tools, cosines))
+                (examples, Similar::new(examples, vectors, &of_tools, cosines))
             });
             let mut signal = Signal::cosines(&mut of_tools, index, vectors, own);
             if let Some((examples, similar)) = similar {

@@ -14,8 +14,6 @@
 //!
 //! One rule, with the same constants for every catalog; `docs/results.md` has what else was tried.
 
-use ndarray::Array2;
-
 use super::Signal;
 use super::sentences::half_best;
 use super::terms::QueryTerm;
@@ -66,29 +64,14 @@ pub(super) fn keyword(index: &Index, examples: &ExampleIndex, terms: &[QueryTerm
 /// The cosine similarities of a request's unit vectors to examples, and to the centres of their tools.
 pub(crate) struct Similar {
     /// By row of the request, then by example.
-    pub(crate) examples: Vec<Vec<f32>>,
+    examples: Vec<Vec<f32>>,
     /// By row of the request, then by tool that has some.
-    pub(crate) centres: Vec<Vec<f32>>,
+    centres: Vec<Vec<f32>>,
 }
 
 impl Similar {
-    /// Compares the rows of a request whose cosines to all tools are `own`; `None` where the model has no vectors of examples.
-    pub(super) fn of(
-        examples: &ExampleIndex,
-        vectors: &Vectors,
-        request: &Array2<f32>,
-        own: &[Vec<f32>],
-    ) -> Option<Self> {
-        Some(Self::by_cosines(examples, vectors, own, examples.cosines(vectors, request)?))
-    }
-
-    /// Takes the cosines to examples, too.
-    pub(crate) fn by_cosines(
-        examples: &ExampleIndex,
-        vectors: &Vectors,
-        own: &[Vec<f32>],
-        cosines: Vec<Vec<f32>>,
-    ) -> Self {
+    /// Takes the cosines of the rows of a request to all tools, `own`, and to all examples.
+    pub(crate) fn new(examples: &ExampleIndex, vectors: &Vectors, own: &[Vec<f32>], cosines: Vec<Vec<f32>>) -> Self {
         let centres = own.iter().zip(&cosines).map(|(own, cosines)| examples.centres(vectors, own, cosines));
         Self { centres: centres.collect(), examples: cosines }
     }

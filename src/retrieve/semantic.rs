@@ -15,7 +15,10 @@ pub(crate) fn semantic(
     examples: Option<&ExampleIndex>,
 ) -> (Signal, Vec<Vec<f32>>) {
     let mut sentences = vectors.scores(request.view());
-    let similar = examples.and_then(|of| Some((of, Similar::of(of, vectors, request, &sentences)?)));
+    let similar = examples.and_then(|examples| {
+        let cosines = examples.cosines(vectors, request)?;
+        Some((examples, Similar::new(examples, vectors, &sentences, cosines)))
+    });
     let signal = Signal::cosines(&mut sentences, index, vectors, request.view());
     let signal = match similar {
         Some((examples, similar)) => signal.with_similar(examples, similar),

@@ -61,15 +61,16 @@ def mean(data, weights, rule):
     arrays, of_examples, owners, grades, own, sums = data
     tools, total = len(own), 0.0
     counts = np.bincount(owners, minlength=tools)
+    if rule:
+        share, many, spread, weight, most = rule
+        each = weight * np.minimum(1, most / np.maximum(counts, 1))
+        lengths = np.linalg.norm(own + each[:, None] * sums, axis=1)
     for query, wanted in enumerate(grades):
         signals = {name: arrays[name][query].astype(float) for name in ("keyword", "static")}
         if rule:
-            share, many, spread, weight, most = rule
             words, cosines = (of_examples[name][query].astype(float) for name in ("keyword", "static"))
             signals["keyword"] += share * np.maximum(0, pooled(words, owners, tools, spread, many) - signals["keyword"])
-            weights_ = weight * np.minimum(1, most / np.maximum(counts, 1))
-            near = np.bincount(owners, cosines, tools)
-            centre = (signals["static"] + weights_ * near) / np.linalg.norm(own + weights_[:, None] * sums, axis=1)
+            centre = (signals["static"] + each * np.bincount(owners, cosines, tools)) / lengths
             signals["static"] = np.where(counts > 0, np.maximum(signals["static"], centre), signals["static"])
         soft, value = 1 / (1 + weights["softening"] * signals["keyword"].max()), np.zeros(tools)
         for name, signal in signals.items():

@@ -447,17 +447,17 @@ def scope(a):
     V, W = Vocab(a), np.load(f"{run_dir(a)}/meet.npz")["W"]
     without = WRITTEN_FOLDS.get(a.leave_out, ())
     seen = benchmark_texts(a)
-    sets = [load_set(a.bench, s)[1] for s in SETS if FOLD[s] != a.leave_out]
+    sets = [load_set(a.bench, s)[:2] for s in SETS if FOLD[s] != a.leave_out]
     asked = list(written_requests(a.written, without))
     served, near = ([q for q, tools in asked if bool(tools) == x] for x in (True, False))
     commands = [q for l in open(f"{a.training}/commands.jsonl", encoding="utf-8") for q in json.loads(l)["requests"]]
     operations = [q for title, q, _ in map(json.loads, open(f"{a.work}/weak.jsonl", encoding="utf-8")) if title != "t2v" and not title.startswith("wn")]
     operations = [q for q in np.random.default_rng(SEED).permutation(operations)[:20_000].tolist() if clear(q, seen)]
     out = [q for n in (1, 2, 3) if n != a.leave_out for q in out_of_scope(n)]
-    groups = [(SERVED["sets"] / len(sets), 1, x) for x in sets]
+    groups = [(SERVED["sets"] / len(sets), 1, x) for _, x in sets]
     # What a tool says that it does is a request that it serves.
     tools = [t["description"] for s in written_servers(a.written) if s["fold"] not in without for t in s["tools"]]
-    tools += [d.partition(": ")[2] for s in SETS if FOLD[s] != a.leave_out for d in load_set(a.bench, s)[0]]
+    tools += [d.partition(": ")[2] for documents, _ in sets for d in documents]
     tools = [first_sentence(x) for x in tools if x]
     voice = [v["text"] for v in map(json.loads, open(f"{a.training}/voice.jsonl", encoding="utf-8")) if v["lang"] == "en"]
     more = {"written": served, "beside": beside(True), "commands": commands, "operations": operations, "tools": tools, "voice": voice}
