@@ -19,6 +19,8 @@ mod builder;
 mod built_in;
 mod candidates;
 mod explain;
+#[cfg(test)]
+mod narrowed;
 mod parts;
 mod ranked;
 mod report;
@@ -39,6 +41,7 @@ pub use self::builder::EngineBuilder;
 pub use self::built_in::BuiltInScorer;
 use self::candidates::Candidates;
 use self::explain::Explainer;
+use self::parts::AskedParts;
 use self::ranked::Ranked;
 use self::report::Report;
 use self::request::Request;
@@ -58,7 +61,7 @@ use crate::query::Query;
 use crate::rerank::{Rerank, Reranker};
 use crate::saved::SavedError;
 use crate::scorer::Scorer;
-use crate::select::Decision;
+use crate::select::{Decision, picks};
 use crate::selection::{SELECTION_VERSION, Selection, Stage, TokenReport};
 use crate::sequences::{Prior, SequenceStats};
 
@@ -323,9 +326,13 @@ impl Engine {
         let mut report = Report::new();
         let mut request = Request::new(&self.index, query, options)?.with_examples(self.examples.as_deref());
         report.ran(Stage::Eligibility);
+        let mut asked_parts = None;
+        if self.scorer.is_none() {
+            asked_parts = AskedParts::new(&request, &mut report);
+        }
         let mut ranked = match &self.scorer {
             Some(scorer) => ranked::score(&request, (scorer, self.shortlist), embeddings, &mut report),
-            None => ranked::fuse(&request, embeddings, &mut report),
+            None => ranked::fuse(&request, asked_parts.as_mut(), embeddings, &mut report),
         };
         if let Some(prior) = &self.prior {
             ranked::raise(prior, &request, &mut ranked, &mut report);
@@ -334,14 +341,17 @@ impl Engine {
         if let Some(index) = &self.skills {
             let picked = index.pick(&request, &ranked, embeddings, &mut report)?;
             request.needed = index.needed(&picked);
+            let brought = request.brought();
+            ranked::widen(&mut ranked, brought.into_iter(), &mut request, embeddings);
             skills = Some((index, picked));
         }
         let reranker = self.reranker.as_ref();
-        let parts = parts::parts(&request, &ranked, &mut report);
+        let parts = parts::parts(&request, asked_parts, &ranked);
         let window = rerank::window(&request, reranker);
         let mut candidates = Candidates::new(&request, &ranked, parts, window, &mut report);
         let reranked = rerank::rerank(&request, &ranked, reranker, &mut candidates, &mut report);
         let mut decisions = set::choose(&request, &ranked, &candidates, &mut report);
+        ranked::widen(&mut ranked, picks(&decisions).map(|(tool, _)| tool), &mut request, embeddings);
         let below_threshold = candidates.below_threshold(&request, &decisions);
         let of_skills = skills.as_ref().map_or_else(Vec::new, |(index, picked)| index.tool_names(picked));
         let deprecated_aliases = aliases::used(&request, &of_skills, &decisions);
@@ -416,8 +426,9 @@ impl Engine {
     ///
     /// [`PickError`] when the options are invalid.
     pub fn retriever_scores(&self, query: &Query, options: &PickOptions) -> Result<Vec<RetrieverScores>, PickError> {
-        let request = Request::new(&self.index, query, options)?.with_examples(self.examples.as_deref());
-        let said = signals::signals(&request, &mut Embeddings::default(), &mut Report::new());
+        let mut request = Request::new(&self.index, query, options)?.with_examples(self.examples.as_deref());
+        request.whole = true;
+        let said = signals::signals(&request, None, &mut Embeddings::default(), &mut Report::new());
         Ok(said.signals.into_iter().map(RetrieverScores::from).collect())
     }
 

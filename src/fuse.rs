@@ -22,7 +22,7 @@ use self::fits::{Calibration, Evidence, Fit, ODDS};
 use crate::access::Eligibility;
 use crate::embed::{Embedder, ModelKind};
 use crate::index::SourceScores;
-use crate::ranking::{Candidate, ToolId, largest_of, reaching, top_k, top_k_of};
+use crate::ranking::{Candidate, Ranking, Scored, ToolId, largest_of, reaching, top_k, top_k_of};
 use crate::retrieve::Signal;
 use crate::sequences::{Gain, Gains, Popular};
 
@@ -191,6 +191,8 @@ pub(crate) struct Fused {
     pub(crate) method: Fusion,
     calibration: &'static Calibration,
     near: &'static Evidence,
+    /// Which tools have values.
+    scored: Scored,
     values: Vec<f32>,
     /// What sources add to the values of their tools, where they tell something.
     sources: Option<SourceScores>,
@@ -220,7 +222,9 @@ impl Fused {
     /// Fuses what there is: any of the signals, each once.
     pub(crate) fn new(signals: Signals, method: Fusion, eligibility: &Eligibility) -> Self {
         let fit = Fit::of(&signals.iter().map(|(retriever, _)| *retriever).collect::<Vec<_>>());
-        let best_of = |signal: &Signal| largest_of(&signal.scores, eligibility.flags()).max(0.0);
+        let scored = signals.first().map_or(Scored::All(eligibility.tools()), |(_, signal)| signal.scored.clone());
+        let flags = scored.of(eligibility.flags());
+        let best_of = |signal: &Signal| largest_of(&signal.scores, &flags).max(0.0);
         let keyword = signals.iter().find(|(retriever, _)| *retriever == Retriever::Keyword);
         let (best_keyword, ceiling) = keyword.map_or((0.0, 0.0), |(_, signal)| (best_of(signal), signal.ceiling));
         let parts: Vec<Part> = signals
@@ -231,7 +235,7 @@ impl Fused {
                 Part { retriever, signal, weight, source_weight }
             })
             .collect();
-        let mut values = vec![0.0; eligibility.tools()];
+        let mut values = vec![0.0; scored.len()];
         let mut sources: Option<SourceScores> = None;
         match method {
             Fusion::Weighted => {
@@ -255,14 +259,14 @@ impl Fused {
         let calibration = fit.calibration(parts.iter().any(|part| part.signal.sources.is_some()));
         let (near, standing, gains) = (&fit.near, Standing::default(), BTreeMap::new());
         let mut fused =
-            Self { parts, method, calibration, near, values, sources, gains, best_keyword, coverage, standing };
+            Self { parts, method, calibration, near, scored, values, sources, gains, best_keyword, coverage, standing };
         fused.standing = fused.compare(eligibility);
         fused
     }
 
     /// Returns `false` if no tool that is not eligible would be the best if it were, as can mostly be told at a glance.
     pub(crate) fn may_be_beaten(&self, eligibility: &Eligibility) -> bool {
-        let is_other = |place: usize| !eligibility.flags()[place];
+        let is_other = |place: usize| !eligibility.admits(self.scored.tool(place));
         let best = self.best().map_or(f32::NEG_INFINITY, |best| self.value(best));
         let outdoes = |signal: &Signal| {
             let mut places = reaching(&signal.scores, self.best_keyword);
@@ -279,7 +283,8 @@ impl Fused {
     pub(crate) fn best_beside(&self, eligible: &Eligibility, eligibility: &Eligibility) -> Option<(ToolId, f32)> {
         let is_beside = |tool: &ToolId| !eligible.admits(*tool);
         let keyword = self.signal(Retriever::Keyword).map(|signal| &signal.scores);
-        let outdoes = keyword.is_some_and(|scores| largest_of(scores, eligibility.flags()) > self.best_keyword);
+        let flags = self.scored.of(eligibility.flags());
+        let outdoes = keyword.is_some_and(|scores| largest_of(scores, &flags) > self.best_keyword);
         // Words that no eligible tool has change how signals are weighed; and ranks are those among other tools.
         if outdoes || self.method != Fusion::Weighted || !self.gains.is_empty() {
             let signals = self.parts.iter().map(|part| (part.retriever, part.signal.clone()));
@@ -287,7 +292,7 @@ impl Fused {
             let best = fused.best().filter(is_beside)?;
             return Some((best, fused.score_of(best)));
         }
-        let best = top_k_of(&self.values, eligibility.flags(), 1).first()?.tool;
+        let best = self.leading(eligibility, 1).first()?.tool;
         let standing = Some(best).filter(is_beside).map(|_| self.compare(eligibility))?;
         Some((best, self.score_at(best, &standing)))
     }
@@ -306,15 +311,21 @@ impl Fused {
                 None => own.with_lone(other.scores.iter().copied()),
             });
             let ceiling = own.ceiling.max(other.ceiling);
-            let signal = Signal { scores, floor: other.floor, ceiling, sources, examples: None, ..other };
+            let scored = Scored::All(tools + other.scores.len());
+            let signal = Signal { scored, scores, floor: other.floor, ceiling, sources, examples: None, ..other };
             Some((retriever, signal))
         });
         let behind = theirs.admitted().map(|other| ToolId::from_index(tools + other.index()));
-        let admitted: Vec<ToolId> = eligibility.admitted().chain(behind).collect();
+        let flags = self.scored.of(eligibility.flags());
+        let before =
+            flags.iter().enumerate().filter(|(_, admitted)| **admitted).map(|(place, _)| ToolId::from_index(place));
+        let admitted: Vec<ToolId> = before.chain(behind).collect();
         let eligibility = Eligibility::only(&admitted, tools + theirs.tools());
         let mut fused = Self::new(pool.collect(), Fusion::Weighted, &eligibility);
         fused.values.drain(..tools);
+        fused.scored = Scored::All(theirs.tools());
         for part in &mut fused.parts {
+            part.signal.scored = fused.scored.clone();
             part.signal.scores.drain(..tools);
             part.signal.sources.iter_mut().for_each(|sources| sources.skip(tools));
         }
@@ -324,7 +335,7 @@ impl Fused {
 
     /// Works out what the best tool, and those that rival it, say of the request.
     fn compare(&self, eligibility: &Eligibility) -> Standing {
-        let top = top_k_of(&self.values, eligibility.flags(), CROWD);
+        let top = self.leading(eligibility, CROWD);
         let best = top.first().copied();
         let best_value = best.map_or(0.0, |best| best.score);
         // The logarithm of how many of the best tools rival the best one.
@@ -349,7 +360,7 @@ impl Fused {
         let of_best = best.map_or(0.0, |best| {
             let of_part = |part: &Part| {
                 let weight = weights.signals.of(part.retriever) + self.coverage * weights.covered.of(part.retriever);
-                let of_source = part.signal.sources.as_ref().map_or(0.0, |sources| sources.of(best));
+                let of_source = part.signal.of_source(best).unwrap_or_default();
                 weight * part.signal.of(best) + weights.sources.of(part.retriever) * of_source
             };
             self.parts.iter().map(of_part).sum()
@@ -361,10 +372,11 @@ impl Fused {
     /// one nat is divided by that function's slope: the odds of a tool grow by the ratio. Ranks cannot be raised.
     pub(crate) fn raise(&mut self, gains: Gains) {
         for (tool, gains) in gains {
-            let own = self.value(tool);
+            let Some(place) = self.scored.place(tool) else { continue };
+            let own = self.values[place];
             let log_ratio: f32 = gains.iter().map(|gain| gain.log_ratio).sum();
             let value = log_ratio / self.calibration.relevance.distance;
-            self.values[tool.index()] = own + value;
+            self.values[place] = own + value;
             self.gains.insert(tool, Raised { gains, popular: None, value, own });
         }
     }
@@ -372,9 +384,10 @@ impl Fused {
     /// Raises values for being called often, as [`Self::raise`] does for what is in use.
     pub(crate) fn raise_popular(&mut self, popular: impl Iterator<Item = (ToolId, Popular)>) {
         for (tool, popular) in popular {
-            let own = self.value(tool);
+            let Some(place) = self.scored.place(tool) else { continue };
+            let own = self.values[place];
             let value = popular.log_ratio / self.calibration.relevance.distance;
-            self.values[tool.index()] = own + value;
+            self.values[place] = own + value;
             let raised = Raised { gains: Vec::new(), popular: None, value: 0.0, own };
             let raised = self.gains.entry(tool).or_insert(raised);
             raised.value += value;
@@ -399,9 +412,21 @@ impl Fused {
         self.standing.best
     }
 
-    /// Returns the tool's fused value, which orders the tools.
+    /// Returns the eligible tools of the largest values, in order.
+    pub(crate) fn leading(&self, eligibility: &Eligibility, count: usize) -> Ranking {
+        let mut ranking = top_k_of(&self.values, &self.scored.of(eligibility.flags()), count);
+        ranking.iter_mut().for_each(|candidate| candidate.tool = self.scored.tool(candidate.tool.index()));
+        ranking
+    }
+
+    /// Returns `true` if the tool has a value: of a large catalog only those have that may be near the request.
+    pub(crate) fn has(&self, tool: ToolId) -> bool {
+        self.scored.place(tool).is_some()
+    }
+
+    /// Returns the tool's fused value, which orders the tools; negative infinity where it has none.
     pub(crate) fn value(&self, tool: ToolId) -> f32 {
-        self.values[tool.index()]
+        self.scored.place(tool).map_or(f32::NEG_INFINITY, |place| self.values[place])
     }
 
     /// Returns what a unit of the quick retrievers' signals adds to the value of a tool where they stand alone: those that
@@ -418,18 +443,18 @@ impl Fused {
 
     /// Returns the most that a source adds to the value of an eligible tool; negative infinity where sources tell nothing.
     pub(crate) fn best_source(&self, eligibility: &Eligibility) -> f32 {
-        self.sources.as_ref().map_or(f32::NEG_INFINITY, |sources| sources.best(eligibility.flags()))
+        self.sources.as_ref().map_or(f32::NEG_INFINITY, |sources| sources.best(&self.scored.of(eligibility.flags())))
     }
 
     /// Returns what the tool's source adds to its value, where sources tell something.
     pub(crate) fn of_source(&self, tool: ToolId) -> Option<f32> {
-        Some(self.sources.as_ref()?.of(tool))
+        Some(self.sources.as_ref()?.of(self.scored.place(tool)?))
     }
 
     /// Returns what the tool's examples add to its value.
     pub(crate) fn of_examples(&self, tool: ToolId) -> f32 {
         let parts = self.parts.iter().filter(|_| self.method == Fusion::Weighted);
-        parts.filter_map(|part| Some(part.weight * part.signal.examples.as_ref()?.gains[tool.index()])).sum()
+        parts.filter_map(|part| Some(part.weight * part.signal.of_examples(tool)?)).sum()
     }
 
     /// Returns the value of the example at a place, as if it were a tool without a source.
@@ -446,7 +471,7 @@ impl Fused {
     fn matched(&self, tool: ToolId) -> bool {
         let weighted = self.method == Fusion::Weighted;
         self.parts.iter().any(|Part { signal, .. }| {
-            let of_source = signal.sources.as_ref().is_some_and(|sources| sources.of(tool) > signal.floor);
+            let of_source = signal.of_source(tool).is_some_and(|of_source| of_source > signal.floor);
             signal.of(tool) > signal.floor || weighted && of_source
         })
     }
@@ -460,7 +485,7 @@ impl Fused {
     /// Returns the eligible tools that any retriever matched and that reach the value `least`, in registration order.
     pub(crate) fn candidates(&self, eligibility: &Eligibility, least: f32) -> impl Iterator<Item = Candidate> {
         reaching(&self.values, least)
-            .map(ToolId::from_index)
+            .map(|place| self.scored.tool(place))
             .filter(move |&tool| eligibility.admits(tool) && self.reaches(tool, least) && self.matched(tool))
             .map(|tool| Candidate { tool, score: self.value(tool) })
     }
@@ -519,6 +544,7 @@ fn logistic(evidence: f32) -> f32 {
     1.0 / (1.0 + (-evidence).exp())
 }
 
+/// Of tools that all have scores.
 fn add_reciprocal_ranks(signal: &Signal, k: u32, eligibility: &Eligibility, values: &mut [f32]) {
     let ranking = top_k(signal.matches(eligibility), usize::MAX);
     for (index, candidate) in ranking.iter().enumerate() {

@@ -1,11 +1,13 @@
 //! What flows between stages: tool ids, candidates and rankings.
 //!
-//! A retriever scores *every* tool of the catalog into a dense vector, one number per tool in registration order.
-//! Catalogs have at most some hundred thousand tools, so scoring all of them exactly is cheap, needs no depth
-//! to be guessed, and lets each later stage ask any tool for any signal. A [`Ranking`] is cut from such a vector
-//! with [`top_k`], which is where ties are broken: by registration order.
+//! A retriever scores tools into a dense vector, one number per tool in registration order: every tool of the catalog, or of a large one
+//! those that may be near the request ([`Scored`]). All retrievers score the same tools, so that each later stage may ask any
+//! signal for any of them. A [`Ranking`] is cut from such a vector with [`top_k`], which is where ties are broken: by registration
+//! order.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 /// A tool's position in its catalog, in registration order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +21,50 @@ impl ToolId {
     /// Returns the position in the catalog, from 0.
     pub fn index(self) -> usize {
         self.0 as usize
+    }
+}
+
+/// Which tools of a catalog have scores: all, or those of a large one that may be near a request. Scores lie in the order of the catalog,
+/// and a tool has a place among them.
+#[derive(Debug, Clone)]
+pub(crate) enum Scored {
+    /// So many tools, each in its own place.
+    All(usize),
+    /// Some, ascending.
+    Some(Arc<[ToolId]>),
+}
+
+impl Scored {
+    /// Returns how many tools have scores.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::All(tools) => *tools,
+            Self::Some(tools) => tools.len(),
+        }
+    }
+
+    /// Returns the place of a tool; `None` where it has no score.
+    pub(crate) fn place(&self, tool: ToolId) -> Option<usize> {
+        match self {
+            Self::All(tools) => Some(tool.index()).filter(|place| place < tools),
+            Self::Some(tools) => tools.binary_search(&tool).ok(),
+        }
+    }
+
+    /// Returns the tool that has a place.
+    pub(crate) fn tool(&self, place: usize) -> ToolId {
+        match self {
+            Self::All(_) => ToolId::from_index(place),
+            Self::Some(tools) => tools[place],
+        }
+    }
+
+    /// Returns what there is for each tool with a score, of what there is for each tool of the catalog.
+    pub(crate) fn of<'v, T: Copy>(&self, values: &'v [T]) -> Cow<'v, [T]> {
+        match self {
+            Self::All(_) => Cow::Borrowed(values),
+            Self::Some(tools) => tools.iter().map(|tool| values[tool.index()]).collect(),
+        }
     }
 }
 
@@ -98,6 +144,66 @@ pub(crate) fn reaching(values: &[f32], least: f32) -> impl Iterator<Item = usize
     })
 }
 
+/// How many values stand for all where it is asked what about so many of them reach.
+const SAMPLE: usize = 2_048;
+
+/// Some tools of a catalog.
+#[derive(Debug, Clone)]
+pub(crate) struct ToolSet {
+    /// One bit a tool.
+    bits: Vec<u64>,
+    tools: usize,
+}
+
+impl ToolSet {
+    /// Makes one of none of so many tools.
+    pub(crate) fn new(tools: usize) -> Self {
+        Self { bits: vec![0; tools.div_ceil(64)], tools }
+    }
+
+    /// Returns how many tools the catalog has.
+    pub(crate) fn tools(&self) -> usize {
+        self.tools
+    }
+
+    pub(crate) fn add(&mut self, tool: ToolId) {
+        self.bits[tool.index() / 64] |= 1 << (tool.index() % 64);
+    }
+
+    /// Adds the tools of about the `wanted` largest values that exceed `floor`, of all tools and of those that are admitted: by a sample, so
+    /// that it may be half as many or twice as many, but never one without those of larger values.
+    pub(crate) fn add_best(&mut self, values: &[f32], floor: f32, admitted: &[bool], wanted: usize) {
+        let step = values.len().div_ceil(SAMPLE).max(1);
+        let reached = |mut sample: Vec<f32>| match wanted / step {
+            place if place < sample.len() => *sample.select_nth_unstable_by(place, |a, b| b.total_cmp(a)).1,
+            _ => f32::NEG_INFINITY,
+        };
+        let places = (0..values.len()).step_by(step);
+        let of_admitted: Vec<f32> =
+            places.clone().filter(|&place| admitted[place]).map(|place| values[place]).collect();
+        let mostly = 2 * of_admitted.len() >= places.len();
+        let of_admitted = reached(of_admitted);
+        let of_all = if mostly { of_admitted } else { reached(places.map(|place| values[place]).collect()) };
+        for place in reaching(values, of_admitted.min(of_all).max(floor)) {
+            if values[place] > floor && (values[place] >= of_all || admitted[place]) {
+                self.add(ToolId::from_index(place));
+            }
+        }
+    }
+
+    /// Returns the tools, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ToolId> {
+        self.bits.iter().enumerate().flat_map(|(word, &bits)| {
+            let mut left = bits;
+            std::iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
+                left &= left - 1;
+                Some(ToolId::from_index(64 * word + bit))
+            })
+        })
+    }
+}
+
 /// Returns the largest of the values that are admitted; negative infinity where there is none.
 pub(crate) fn largest_of(values: &[f32], admitted: &[bool]) -> f32 {
     let mut most = f32::NEG_INFINITY;
@@ -157,5 +263,66 @@ mod tests {
             let places: Vec<usize> = (0..scores.len()).filter(|&place| scores[place] >= least).collect();
             prop_assert_eq!(reaching(&scores, least).collect::<Vec<_>>(), places);
         }
+    }
+
+    fn set(tools: usize, add: impl FnOnce(&mut ToolSet)) -> Vec<usize> {
+        let mut set = ToolSet::new(tools);
+        add(&mut set);
+        set.iter().map(ToolId::index).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_set_has_each_tool_once_in_order(places in prop::collection::vec(0..200_usize, 0..80)) {
+            let found = set(200, |set| places.iter().for_each(|&place| set.add(ToolId::from_index(place))));
+            let expected: std::collections::BTreeSet<usize> = places.into_iter().collect();
+            prop_assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn of_the_best_none_is_left_out_for_a_worse_one(
+            values in prop::collection::vec((-3i8..60, prop::bool::weighted(0.4)), 0..300), wanted in 0..40_usize,
+        ) {
+            let (scores, admitted): (Vec<f32>, Vec<bool>) = values.iter().map(|&(s, a)| (f32::from(s), a)).unzip();
+            let found = set(scores.len(), |set| set.add_best(&scores, 0.0, &admitted, wanted));
+            prop_assert!(found.iter().all(|&place| scores[place] > 0.0));
+            for of_admitted in [false, true] {
+                let is_meant = |&place: &usize| scores[place] > 0.0 && (admitted[place] || !of_admitted);
+                let mut best: Vec<usize> = (0..scores.len()).filter(is_meant).collect();
+                best.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+                // So few values are their own sample.
+                for place in best.into_iter().take(wanted) {
+                    prop_assert!(found.contains(&place), "{} is left out", place);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn about_as_many_are_taken_of_many_as_are_wanted() {
+        let tools = 100_000;
+        // Each number once, in no order.
+        let scores: Vec<f32> = (0..tools).map(|place| (place * 7_919 % tools) as f32).collect();
+        for few in [1, 2, 10, 1_000] {
+            let admitted: Vec<bool> = (0..tools).map(|place| place % few == 0).collect();
+            let found = set(tools, |set| set.add_best(&scores, 0.0, &admitted, 500));
+            let of = |is_meant: &dyn Fn(usize) -> bool| found.iter().filter(|&&place| is_meant(place)).count();
+            assert!((250..2_000).contains(&found.len()), "{few}: {}", found.len());
+            let expected = 500.min(tools / few);
+            assert!((expected / 2..=2 * expected).contains(&of(&|place| admitted[place])), "{few}");
+            assert!(found.contains(&(0..tools).max_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap_or_default()));
+        }
+    }
+
+    #[test]
+    fn scores_of_some_tools_lie_in_order() {
+        let some = Scored::Some([1, 4, 7].map(ToolId::from_index).into());
+        assert_eq!(
+            (some.len(), some.place(ToolId::from_index(4)), some.place(ToolId::from_index(5))),
+            (3, Some(1), None)
+        );
+        assert_eq!((some.tool(2).index(), &*some.of(&[0, 10, 20, 30, 40, 50, 60, 70])), (7, &[10, 40, 70][..]));
+        let all = Scored::All(3);
+        assert_eq!((all.len(), all.place(ToolId::from_index(2)), all.place(ToolId::from_index(3))), (3, Some(2), None));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Access, AccessError, IneligibleReason, SourceVerdict};
-use crate::catalog::{Catalog, Group, WholeGroup};
+use crate::catalog::{Catalog, Group, Grouping, WholeGroup};
 use crate::names::NameTable;
 use crate::ranking::ToolId;
 
@@ -16,13 +16,29 @@ pub struct Eligibility {
     total: usize,
     /// How many tools each reason applies to; a tool with two reasons counts under both.
     counts: BTreeMap<&'static str, usize>,
-    group: Arc<[u32]>,
-    /// The reasons that apply to each group.
-    verdicts: Vec<Vec<IneligibleReason>>,
+    /// The reasons that apply to groups of tools, where these are known.
+    verdicts: Option<Verdicts>,
     /// The reasons that apply to single tools.
     by_tool: BTreeMap<ToolId, Vec<IneligibleReason>>,
     /// How many tools there are and how many of them are ineligible, where the catalog is a part of another.
     of_whole: Option<(usize, usize)>,
+}
+
+/// The reasons that apply to groups of tools: those of a policy, and those of a source.
+#[derive(Debug)]
+struct Verdicts {
+    grouping: Arc<Grouping>,
+    by_policy: Vec<Vec<IneligibleReason>>,
+    /// By group; empty where all sources are admitted.
+    by_source: Vec<Option<IneligibleReason>>,
+}
+
+impl Verdicts {
+    /// Returns the reasons that apply to a group.
+    fn of(&self, group: usize) -> impl Iterator<Item = &IneligibleReason> {
+        let of_source = self.by_source.get(group).into_iter().flatten();
+        self.by_policy[self.grouping.groups[group].policy].iter().chain(of_source)
+    }
 }
 
 impl Eligibility {
@@ -36,14 +52,16 @@ impl Eligibility {
         let sources = SourceVerdict::new(access, catalog.sources().known());
         let by_policy: Vec<Vec<IneligibleReason>> =
             grouping.policies.iter().map(|tool| access.verdict(catalog.outline(*tool))).collect();
-        let of_source = |tool: ToolId| sources.reason(catalog.source(tool));
-        let of_source = |tool| if sources.admits_all() { None } else { of_source(tool) };
-        let verdict = |group: &Group| by_policy[group.policy].iter().cloned().chain(of_source(group.tool)).collect();
-        let verdicts: Vec<Vec<IneligibleReason>> = grouping.groups.iter().map(verdict).collect();
-        let mut admitted: Vec<bool> = if verdicts.iter().all(Vec::is_empty) {
+        let by_source: Vec<Option<IneligibleReason>> = if sources.admits_all() {
+            Vec::new()
+        } else {
+            grouping.groups.iter().map(|group| sources.reason(catalog.source(group.tool))).collect()
+        };
+        let verdicts = Verdicts { grouping: Arc::clone(grouping), by_policy, by_source };
+        let admits: Vec<bool> = (0..grouping.groups.len()).map(|group| verdicts.of(group).next().is_none()).collect();
+        let mut admitted: Vec<bool> = if admits.iter().all(|admits| *admits) {
             vec![true; catalog.len()]
         } else {
-            let admits: Vec<bool> = verdicts.iter().map(Vec::is_empty).collect();
             grouping.of.iter().map(|&group| admits[group as usize]).collect()
         };
         let mut counts = BTreeMap::new();
@@ -55,8 +73,11 @@ impl Eligibility {
         let mut of_whole = None;
         match catalog.whole() {
             None => {
-                for (Group { size, .. }, reasons) in grouping.groups.iter().zip(&verdicts) {
-                    count(reasons, *size);
+                let mut of_policies = vec![0; grouping.policies.len()];
+                grouping.groups.iter().for_each(|group| of_policies[group.policy] += group.size);
+                verdicts.by_policy.iter().zip(of_policies).for_each(|(reasons, size)| count(reasons, size));
+                for (Group { size, .. }, reason) in grouping.groups.iter().zip(&verdicts.by_source) {
+                    count(reason.as_slice(), *size);
                 }
             }
             Some(whole) => {
@@ -88,7 +109,7 @@ impl Eligibility {
             }
         }
         let total = admitted.iter().filter(|admitted| !**admitted).count();
-        Ok(Self { admitted, total, counts, group: Arc::clone(&grouping.of), verdicts, by_tool, of_whole })
+        Ok(Self { admitted, total, counts, verdicts: Some(verdicts), by_tool, of_whole })
     }
 
     /// Admits exactly these tools of a catalog of `tools` tools.
@@ -109,7 +130,7 @@ impl Eligibility {
     fn of_flags(admitted: Vec<bool>) -> Self {
         let total = admitted.iter().filter(|admitted| !**admitted).count();
         let (counts, by_tool) = (BTreeMap::new(), BTreeMap::new());
-        Self { admitted, total, counts, group: Arc::new([]), verdicts: Vec::new(), by_tool, of_whole: None }
+        Self { admitted, total, counts, verdicts: None, by_tool, of_whole: None }
     }
 
     /// Returns `true` if the caller may see and run the tool.
@@ -132,8 +153,11 @@ impl Eligibility {
     }
 
     fn reasons_of(&self, tool: ToolId) -> impl Iterator<Item = &IneligibleReason> {
-        let group = self.group.get(tool.index()).map_or(&[][..], |&group| &self.verdicts[group as usize]);
-        group.iter().chain(self.by_tool.get(&tool).into_iter().flatten())
+        let of_group = self.verdicts.iter().flat_map(move |verdicts| {
+            let group = verdicts.grouping.of.get(tool.index());
+            group.into_iter().flat_map(|&group| verdicts.of(group as usize))
+        });
+        of_group.chain(self.by_tool.get(&tool).into_iter().flatten())
     }
 
     /// Returns how many tools are ineligible; of a part of a larger catalog, how many of that.

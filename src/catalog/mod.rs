@@ -81,7 +81,7 @@ pub struct Catalog {
     notices: Vec<CatalogFault>,
     /// How it was made, which holds for tools that are added later.
     options: CatalogOptions,
-    grouping: Arc<OnceLock<Grouping>>,
+    grouping: Arc<OnceLock<Arc<Grouping>>>,
     /// Shared with the catalogs that are made of this one.
     validators: Arc<Validators<Tool>>,
     /// The index that it was opened from.
@@ -330,8 +330,8 @@ impl Catalog {
     }
 
     /// Returns which tools are decided on together.
-    pub(crate) fn grouping(&self) -> &Grouping {
-        self.grouping.get_or_init(|| Grouping::new(self))
+    pub(crate) fn grouping(&self) -> &Arc<Grouping> {
+        self.grouping.get_or_init(|| Arc::new(Grouping::new(self)))
     }
 
     /// Returns a tool of each policy that there is.

@@ -91,7 +91,7 @@ impl Catalog {
             notices,
             validators: Arc::new(Validators::new(None)),
             options,
-            grouping: Arc::new(OnceLock::from(Grouping::open(&file, tools)?)),
+            grouping: Arc::new(OnceLock::from(Arc::new(Grouping::open(&file, tools)?))),
             saved: Some(file),
             part: None,
             fault,

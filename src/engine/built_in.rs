@@ -51,7 +51,7 @@ impl Scorer for BuiltInScorer {
             request.ask_only_of(&ids);
             let fused = Fused::new(signals, Fusion::Weighted, request.rankable());
             let best = top_k(fused.candidates(request.rankable(), f32::NEG_INFINITY), MAX_CONSIDERED);
-            let ranked = Ranked::Fused { mode: self.mode, terms, fused, sentences: Vec::new() };
+            let ranked = Ranked::Fused { mode: self.mode, terms, fused };
             let why = Explainer::new(&request, &ranked, &[]);
             let mut reasons: HashMap<ToolId, String> =
                 best.iter().filter_map(|best| Some((best.tool, why.found_in(best.tool)?))).collect();

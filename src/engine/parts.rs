@@ -3,7 +3,7 @@
 //! By the whole request alone, the part with the strongest words would take all places: beside it, the tool that another part
 //! wants looks like no candidate at all.
 
-use ndarray::{Array2, Axis, s};
+use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 
 use super::ranked::Ranked;
 use super::report::Report;
@@ -11,9 +11,9 @@ use super::request::Request;
 use super::signals::guarded;
 use crate::function_words::says_something;
 use crate::fuse::{Fused, Fusion, Retriever, Signals};
-use crate::index::Vectors;
+use crate::index::{Cosines, Vectors};
 use crate::options::Choice;
-use crate::ranking::ToolId;
+use crate::ranking::{Scored, ToolId};
 use crate::retrieve::{self, FoundTerm, Signal, Similar, query_terms};
 use crate::select::static_vectors;
 use crate::selection::Stage;
@@ -35,46 +35,112 @@ impl Part<'_> {
     }
 }
 
-/// Asks for each part of the request, where there are several and the picks are to cover them; else there are none.
-pub(super) fn parts<'q>(request: &Request<'q>, ranked: &Ranked, report: &mut Report) -> Vec<Part<'q>> {
-    let (index, options) = (request.index, request.options);
-    let Ranked::Fused { fused, sentences, .. } = ranked else { return Vec::new() };
-    if options.choice != Choice::Set || options.max_candidates < 2 || fused.method != Fusion::Weighted {
-        return Vec::new();
-    }
-    let mut texts = request.query.clauses();
-    texts.retain(|text| says_something(text));
-    if texts.len() < 2 {
-        return Vec::new();
-    }
-    let vectors = static_vectors(index).filter(|_| request.mode.uses_semantic());
-    let mut cosines = match vectors.map(|vectors| embed(vectors, &texts, request)).transpose() {
-        Ok(embedded) => vectors.zip(embedded).map(|(vectors, embedded)| {
-            let of_examples = request.examples.and_then(|examples| examples.cosines(vectors, &embedded));
-            let cosines = scores(vectors, (&texts, &embedded), request, sentences);
-            (vectors, embedded, cosines, of_examples)
-        }),
-        Err(reason) => {
-            report.degraded(Stage::Select, format!("{reason}; the parts of the request are not told apart"));
-            return Vec::new();
+/// The parts that a request is asked for beside the whole.
+pub(super) struct AskedParts<'q> {
+    texts: Vec<&'q str>,
+    by_words: Vec<Option<(Vec<FoundTerm>, Signal)>>,
+    by_meaning: Option<Meaning>,
+}
+
+/// The parts as the static model sees them.
+struct Meaning {
+    /// One part a row; of zeros where the model knows nothing of it.
+    vectors: Array2<f32>,
+    /// The rows of the whole request, that of its text and those of its sentences, that are a part's too.
+    known: Vec<Option<usize>>,
+    /// How near tools are to each, where that was asked.
+    cosines: Vec<Cosines>,
+}
+
+impl<'q> AskedParts<'q> {
+    /// Returns the parts of the request, where there are several and the picks are to cover them.
+    pub(super) fn new(request: &Request<'q>, report: &mut Report) -> Option<Self> {
+        let (index, options) = (request.index, request.options);
+        if options.choice != Choice::Set || options.max_candidates < 2 || options.fusion != Fusion::Weighted {
+            return None;
         }
+        let mut texts = request.query.clauses();
+        texts.retain(|text| says_something(text));
+        if texts.len() < 2 {
+            return None;
+        }
+        let vectors = static_vectors(index).filter(|_| request.mode.uses_semantic());
+        let by_meaning = match vectors.map(|vectors| embed(vectors, &texts, request)).transpose() {
+            Ok(embedded) => {
+                embedded.map(|vectors| Meaning { vectors, known: known(&texts, request), cosines: Vec::new() })
+            }
+            Err(reason) => {
+                report.degraded(Stage::Select, format!("{reason}; the parts of the request are not told apart"));
+                return None;
+            }
+        };
+        let by_words = texts.iter().map(|&text| {
+            let asked = || retrieve::keyword(index, query_terms(&[text]), 1, request.examples);
+            request.mode.uses_keyword().then(asked)
+        });
+        Some(Self { by_words: by_words.collect(), texts, by_meaning })
+    }
+
+    /// Returns what words say of the parts.
+    pub(super) fn by_words(&self) -> impl Iterator<Item = &Signal> {
+        self.by_words.iter().flatten().map(|(_, signal)| signal)
+    }
+
+    /// Keeps what is said of some tools.
+    pub(super) fn restrict(&mut self, scored: &Scored) {
+        self.by_words.iter_mut().flatten().for_each(|(_, signal)| signal.restrict(scored));
+    }
+
+    /// Looks for the vectors of the whole request and of the parts at once, and returns how near tools are to the former.
+    pub(super) fn look(&mut self, whole: &Array2<f32>, near: impl Fn(ArrayView2<'_, f32>) -> Cosines) -> Cosines {
+        let Some(Meaning { vectors, known, cosines }) = &mut self.by_meaning else { return near(whole.view()) };
+        let is_known = |part: usize| known[part].is_some_and(|row| row < whole.nrows());
+        let new: Vec<usize> = (0..vectors.nrows()).filter(|&part| !is_known(part)).collect();
+        let all = concatenate![Axis(0), whole.view(), vectors.select(Axis(0), &new)];
+        let mut found = near(all.view());
+        let row = |part: usize| match new.iter().position(|&new| new == part) {
+            Some(place) => whole.nrows() + place,
+            None => known[part].unwrap_or_default(),
+        };
+        *cosines = (0..vectors.nrows()).map(|part| found.of(row(part))).collect();
+        found.truncate(whole.nrows());
+        found
+    }
+}
+
+/// Which of the rows of the whole request are those of a part: its first is of all of the text, and the others of its sentences, where there
+/// are several.
+fn known(texts: &[&str], request: &Request<'_>) -> Vec<Option<usize>> {
+    let sentences: Vec<&str> = request.query.sentences().into_iter().map(str::trim).collect();
+    let row = |text: &&str| Some(1 + sentences.iter().position(|sentence| sentence == text)?);
+    texts.iter().map(row).collect()
+}
+
+/// Says what each part of the request wants, where it was asked.
+pub(super) fn parts<'q>(request: &Request<'q>, asked: Option<AskedParts<'q>>, ranked: &Ranked) -> Vec<Part<'q>> {
+    let (Ranked::Fused { .. }, Some(AskedParts { texts, by_words, by_meaning })) = (ranked, asked) else {
+        return Vec::new();
     };
-    let parts = texts.into_iter().enumerate().map(|(place, text)| {
+    let index = request.index;
+    let mut by_meaning = static_vectors(index).zip(by_meaning).map(|(vectors, meaning)| {
+        let of_examples = request.examples.and_then(|examples| examples.cosines(vectors, meaning.vectors.view()));
+        (vectors, meaning, of_examples)
+    });
+    let parts = texts.into_iter().zip(by_words).enumerate().map(|(place, (text, by_words))| {
         let mut signals = Signals::new();
         let mut terms = Vec::new();
-        if request.mode.uses_keyword() {
-            let (found, signal) = retrieve::keyword(index, query_terms(&[text]), 1, request.examples);
+        if let Some((found, signal)) = by_words {
             signals.push((Retriever::Keyword, signal));
             terms = found;
         }
-        if let Some((vectors, embedded, cosines, of_examples)) = &mut cosines {
+        if let Some((vectors, Meaning { vectors: embedded, cosines, .. }, of_examples)) = &mut by_meaning {
             let own = embedded.slice(s![place..=place, ..]);
-            let mut of_tools = vec![std::mem::take(&mut cosines[place])];
-            let similar = request.examples.zip(of_examples.as_mut()).map(|(examples, cosines)| {
-                let cosines = vec![std::mem::take(&mut cosines[place])];
-                (examples, Similar::new(examples, vectors, &of_tools, cosines))
+            let cosines = cosines.get(place).cloned().unwrap_or_else(|| vectors.cosines(own));
+            let similar = request.examples.zip(of_examples.as_mut()).map(|(examples, of_examples)| {
+                let of_examples = vec![std::mem::take(&mut of_examples[place])];
+                (examples, Similar::new(examples, vectors, &cosines.tools, of_examples))
             });
-            let mut signal = Signal::cosines(&mut of_tools, index, vectors, own);
+            let mut signal = Signal::cosines(cosines, index, vectors, own);
             if let Some((examples, similar)) = similar {
                 signal = signal.with_similar(examples, similar);
             }
@@ -83,21 +149,6 @@ pub(super) fn parts<'q>(request: &Request<'q>, ranked: &Ranked, report: &mut Rep
         Part { text, terms, fused: Fused::new(signals, Fusion::Weighted, request.rankable()) }
     });
     parts.collect()
-}
-
-/// How near each tool is to each of the parts. Of a part that is a sentence that is known already.
-fn scores(
-    vectors: &Vectors,
-    (texts, embedded): (&[&str], &Array2<f32>),
-    request: &Request<'_>,
-    of_sentences: &[Vec<f32>],
-) -> Vec<Vec<f32>> {
-    let sentences: Vec<&str> = request.query.sentences().into_iter().map(str::trim).collect();
-    let known = |text: &&str| of_sentences.get(sentences.iter().position(|sentence| sentence == text)?);
-    let new: Vec<usize> = (0..texts.len()).filter(|&place| known(&texts[place]).is_none()).collect();
-    let mut scored = vectors.scores(embedded.select(Axis(0), &new).view()).into_iter();
-    let scores = texts.iter().map(|text| known(text).cloned().or_else(|| scored.next()).unwrap_or_default());
-    scores.collect()
 }
 
 /// The parts' vectors, one a row; of zeros where the model knows nothing of the part.

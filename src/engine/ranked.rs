@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::parts::AskedParts;
 use super::report::Report;
 use super::request::Request;
 use super::signals::{Embeddings, Said, signals};
@@ -22,8 +23,8 @@ const SURE: f32 = 0.7;
 
 /// The ranking of a request's tools, by what it rests on.
 pub(super) enum Ranked {
-    /// The built-in retrievers; with what the static model says of each sentence of the request, where there are several.
-    Fused { mode: Mode, terms: Vec<FoundTerm>, fused: Fused, sentences: Vec<Vec<f32>> },
+    /// The built-in retrievers.
+    Fused { mode: Mode, terms: Vec<FoundTerm>, fused: Fused },
     /// A custom scorer.
     Custom(Custom),
     /// Nothing but the order of the catalog, because what should have ranked failed.
@@ -71,6 +72,14 @@ impl Ranked {
         match self {
             Self::Custom(Custom { invalid, .. }) => !invalid.contains_key(&tool),
             Self::Fused { .. } | Self::Registration { .. } => true,
+        }
+    }
+
+    /// Returns `true` if it has a score for the tool: the built-in ranking of a large catalog has none for what is far from the request.
+    pub(super) fn has(&self, tool: ToolId) -> bool {
+        match self {
+            Self::Fused { fused, .. } => fused.has(tool),
+            Self::Custom(_) | Self::Registration { .. } => true,
         }
     }
 
@@ -160,15 +169,38 @@ impl Ranked {
 }
 
 /// Retrieves and fuses: the built-in ranking.
-pub(super) fn fuse(request: &Request<'_>, embeddings: &mut Embeddings, report: &mut Report) -> Ranked {
-    let Said { terms, signals, sentences } = signals(request, embeddings, report);
+pub(super) fn fuse(
+    request: &Request<'_>,
+    parts: Option<&mut AskedParts<'_>>,
+    embeddings: &mut Embeddings,
+    report: &mut Report,
+) -> Ranked {
+    let Said { terms, signals } = signals(request, parts, embeddings, report);
     if signals.is_empty() && report.is_degraded() {
         report.skipped(Stage::Fuse, "there is nothing to fuse");
         return Ranked::registration(request.mode.name());
     }
     let fused = Fused::new(signals, request.options.fusion, request.rankable());
     report.ran(Stage::Fuse);
-    Ranked::Fused { mode: request.mode, terms, fused, sentences }
+    Ranked::Fused { mode: request.mode, terms, fused }
+}
+
+/// Scores all tools after all where one of some, which are wanted whatever their score, has none.
+pub(super) fn widen(
+    ranked: &mut Ranked,
+    mut wanted: impl Iterator<Item = ToolId>,
+    request: &mut Request<'_>,
+    embeddings: &mut Embeddings,
+) {
+    if wanted.any(|tool| !ranked.has(tool)) {
+        request.whole = true;
+        let mut report = Report::new();
+        let whole = fuse(request, None, embeddings, &mut report);
+        // In haste what there is stands.
+        if !report.is_degraded() {
+            *ranked = whole;
+        }
+    }
 }
 
 /// Asks a custom scorer in place of the built-in ranking, or of the best tools of that where there is a shortlist. What
@@ -179,7 +211,7 @@ pub(super) fn score(
     embeddings: &mut Embeddings,
     report: &mut Report,
 ) -> Ranked {
-    let first_stage = shortlist.map(|most| (fuse(request, embeddings, report), most));
+    let first_stage = shortlist.map(|most| (fuse(request, None, embeddings, report), most));
     let shown: Vec<ToolId> = match &first_stage {
         Some((Ranked::Fused { fused, .. }, most)) => {
             let best = top_k(fused.candidates(request.rankable(), f32::NEG_INFINITY), *most);

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use super::signals::models;
 use crate::access::{Eligibility, named};
 use crate::deadline::Deadline;
-use crate::fuse::Mode;
-use crate::index::{ExampleIndex, Index};
+use crate::fuse::{Fusion, Mode};
+use crate::index::{ExampleIndex, Index, Vectors};
 use crate::names::{Mention, NameTable};
 use crate::options::{MAX_IN_USE, PickError, PickOptions};
 use crate::query::Query;
@@ -35,6 +36,8 @@ pub(super) struct Request<'a> {
     pub(super) in_use: InUse,
     /// Tools that picked skills need, eligible or not, with the names of the skills.
     pub(super) needed: BTreeMap<ToolId, Vec<String>>,
+    /// Whether each tool is wanted to have a score, however large the catalog is.
+    pub(super) whole: bool,
 }
 
 impl<'a> Request<'a> {
@@ -65,6 +68,7 @@ impl<'a> Request<'a> {
             always,
             in_use,
             needed,
+            whole: false,
         };
         request.leave_copies_out();
         Ok(request)
@@ -85,6 +89,19 @@ impl<'a> Request<'a> {
             let rankable: Vec<ToolId> = rankable.collect();
             self.rankable = Some(Eligibility::only(&rankable, self.eligibility.tools()));
         }
+    }
+
+    /// Returns `true` if it is enough to score the tools of a large catalog that may be near the request: one model scores tools, for this
+    /// request alone, and nothing raises others.
+    pub(super) fn may_narrow(&self, vectors: &Vectors) -> bool {
+        vectors.are_many()
+            && !self.whole
+            && models(self.index, self.mode).len() == 1
+            && self.options.fusion == Fusion::Weighted
+            && self.query.conversation().is_empty()
+            && self.examples.is_none()
+            && self.in_use.tools.is_empty()
+            && !self.options.popularity
     }
 
     /// Asks of these tools alone, each of which may be seen, whatever the request names.

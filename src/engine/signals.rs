@@ -7,19 +7,26 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use ndarray::{Array2, ArrayView2};
+
+use super::parts::AskedParts;
 use super::report::Report;
 use super::request::Request;
 use crate::deadline::{Deadline, Missed};
-use crate::embed::{EmbedError, Embedder};
+use crate::embed::{EmbedError, Embedder, ModelKind};
 use crate::fuse::{Mode, Retriever, Signals};
-use crate::index::{ExampleIndex, Index, RequestVectors, Vectors};
+use crate::index::{Cosines, ExampleIndex, Index, RequestVectors, Vectors};
 use crate::query::Query;
+use crate::ranking::ToolSet;
 use crate::retrieve::{self, FoundTerm, Signal, query_terms};
 use crate::selection::Stage;
 
 /// How much the conversation counts against the request alone. `docs/results.md` has what it gives, and what else was
 /// tried.
 const CONVERSATION_SHARE: f32 = 0.6;
+
+/// How many tools with most of the words of a request are looked at by meaning in any case.
+const PROMISING: usize = 256;
 
 /// A request's embeddings by one model, or why it gave none.
 pub(crate) type Embedded = Result<RequestVectors, String>;
@@ -47,12 +54,15 @@ pub(super) struct Said {
     /// The terms of the request that the index has.
     pub(super) terms: Vec<FoundTerm>,
     pub(super) signals: Signals,
-    /// How near each tool is to each sentence of the request by the static model; none where there are not several.
-    pub(super) sentences: Vec<Vec<f32>>,
 }
 
-/// Asks the retrievers.
-pub(super) fn signals(request: &Request<'_>, embeddings: &mut Embeddings, report: &mut Report) -> Said {
+/// Asks the retrievers: for the request, and in the same look at the vectors of tools for its parts, where it has some.
+pub(super) fn signals(
+    request: &Request<'_>,
+    parts: Option<&mut AskedParts<'_>>,
+    embeddings: &mut Embeddings,
+    report: &mut Report,
+) -> Said {
     let mut found = Vec::new();
     let mut signals = BothSignals::default();
     if !request.mode.uses_keyword() {
@@ -65,7 +75,7 @@ pub(super) fn signals(request: &Request<'_>, embeddings: &mut Embeddings, report
     } else {
         report.skipped(Stage::Keyword, "the request has no words");
     }
-    let sentences = semantic(request, embeddings, &mut signals, report);
+    semantic(request, parts, embeddings, &mut signals, report);
     let signals = signals.mix();
     if let Some(examples) = request.examples {
         match &examples.left_out {
@@ -74,7 +84,7 @@ pub(super) fn signals(request: &Request<'_>, embeddings: &mut Embeddings, report
             None => report.ran(Stage::Examples),
         }
     }
-    Said { terms: found, signals, sentences }
+    Said { terms: found, signals }
 }
 
 /// What a mode's retrievers say of a request, with its terms that the index has, where there is no hurry; else why not.
@@ -93,7 +103,8 @@ pub(super) fn plain_signals(
     for vectors in asked(index, mode, query) {
         let embedded = Vectors::embed_query(vectors.embedder().as_ref(), query, Deadline::at(None));
         let embedded = embedded.map_err(|error| error.to_string())?;
-        drop(signals.add_semantic(index, vectors, &embedded, examples));
+        let look = |rows: &Array2<f32>| vectors.cosines(rows.view());
+        signals.add_semantic((index, vectors), &embedded, examples, look);
     }
     Ok((found, signals.mix()))
 }
@@ -122,24 +133,33 @@ impl BothSignals {
         found.or(of_all.map(|_| Vec::new()))
     }
 
-    /// Asks a model; returns what it says of each sentence of the request, where there are several.
+    /// Adds what a model says; `look` returns how near tools are to vectors.
     fn add_semantic(
         &mut self,
-        index: &Index,
-        vectors: &Vectors,
+        (index, vectors): (&Index, &Vectors),
         embedded: &RequestVectors,
         examples: Option<&ExampleIndex>,
-    ) -> Vec<Vec<f32>> {
+        mut look: impl FnMut(&Array2<f32>) -> Cosines,
+    ) {
         let retriever = Retriever::of(vectors.embedder().as_ref());
-        let semantic = |rows| {
-            let (signal, sentences) = retrieve::semantic(index, vectors, rows, examples);
-            (Signal { scope: embedded.scope, ..signal }, sentences)
+        let mut semantic = |rows: &Array2<f32>| {
+            let signal = retrieve::semantic(index, vectors, (rows.view(), look(rows)), examples);
+            (retriever, Signal { scope: embedded.scope, ..signal })
         };
-        self.conversation.extend(embedded.conversation.as_ref().map(|rows| (retriever, semantic(rows).0)));
-        let Some(rows) = &embedded.request else { return Vec::new() };
-        let (signal, sentences) = semantic(rows);
-        self.request.push((retriever, signal));
-        sentences
+        self.conversation.extend(embedded.conversation.as_ref().map(&mut semantic));
+        self.request.extend(embedded.request.as_ref().map(semantic));
+    }
+
+    /// Returns the tools that are looked at by meaning in any case: those with most of the words, and those that are named.
+    fn promising(&self, request: &Request<'_>, parts: Option<&AskedParts<'_>>) -> ToolSet {
+        let mut tools = ToolSet::new(request.index.catalog.len());
+        let named = request.mentions.iter().map(|mention| mention.tool);
+        named.chain(request.always.keys().copied()).for_each(|tool| tools.add(tool));
+        let of_parts = parts.into_iter().flat_map(AskedParts::by_words);
+        for signal in self.request.iter().map(|(_, signal)| signal).chain(of_parts) {
+            tools.add_best(&signal.scores, signal.floor, request.rankable().flags(), PROMISING);
+        }
+        tools
     }
 
     fn is_empty_of_models(&self) -> bool {
@@ -182,31 +202,29 @@ fn asked<'i>(index: &'i Index, mode: Mode, query: &Query) -> impl Iterator<Item 
     models.iter().filter(|vectors| models.len() == 1 || vectors.embedder().reads(query.wanted()))
 }
 
-/// Asks the models; returns what the static one says of each sentence.
+/// Asks the models.
 fn semantic(
     request: &Request<'_>,
+    mut parts: Option<&mut AskedParts<'_>>,
     embeddings: &mut Embeddings,
     signals: &mut BothSignals,
     report: &mut Report,
-) -> Vec<Vec<f32>> {
-    let mut of_sentences = Vec::new();
+) {
     let models = models(request.index, request.mode);
     if models.is_empty() {
         report.skipped(Stage::Semantic, "the mode is keyword");
-        return of_sentences;
+        return;
     }
     if request.query.is_blank() && request.query.conversation().is_empty() {
         report.skipped(Stage::Semantic, "the request is blank");
-        return of_sentences;
+        return;
     }
     let mut failure = request.index.left_out.clone();
     for vectors in asked(request.index, request.mode, request.query) {
         match embeddings.of(vectors.embedder(), request.query, request.deadline) {
             Ok(embedded) => {
-                let sentences = signals.add_semantic(request.index, vectors, embedded, request.examples);
-                if Retriever::of(vectors.embedder().as_ref()) == Retriever::Static {
-                    of_sentences = sentences;
-                }
+                let parts = parts.as_deref_mut().filter(|_| vectors.embedder().kind() == ModelKind::Static);
+                ask(request, parts, (vectors, embedded), signals);
             }
             Err(reason) => failure = Some(reason.clone()),
         }
@@ -218,7 +236,32 @@ fn semantic(
         }
         None => report.ran(Stage::Semantic),
     }
-    of_sentences
+}
+
+/// Asks one model. Of a large catalog only the tools that may be near the request have scores from there on.
+fn ask(
+    request: &Request<'_>,
+    mut parts: Option<&mut AskedParts<'_>>,
+    (vectors, embedded): (&Vectors, &RequestVectors),
+    signals: &mut BothSignals,
+) {
+    let index = request.index;
+    let promising = request.may_narrow(vectors).then(|| signals.promising(request, parts.as_deref()));
+    let near = |rows: ArrayView2<'_, f32>| match &promising {
+        Some(promising) => vectors.near(rows, request.rankable().flags(), promising.clone(), index.sources.as_ref()),
+        None => vectors.cosines(rows),
+    };
+    let is_request = |rows| embedded.request.as_ref().is_some_and(|request| std::ptr::eq(request, rows));
+    let look = |rows: &Array2<f32>| match parts.as_deref_mut().filter(|_| is_request(rows)) {
+        Some(parts) => parts.look(rows, near),
+        None => near(rows.view()),
+    };
+    signals.add_semantic((index, vectors), embedded, request.examples, look);
+    let Some(scored) = promising.and_then(|_| Some(signals.request.last()?.1.scored.clone())) else { return };
+    signals.request.iter_mut().for_each(|(_, signal)| signal.restrict(&scored));
+    if let Some(parts) = parts {
+        parts.restrict(&scored);
+    }
 }
 
 /// Asks an embedder in time; else says why there is no answer.

@@ -172,15 +172,15 @@ fn rank_beside(
     embeddings: &mut Embeddings,
     report: &mut Report,
 ) -> Ranked {
-    let Said { terms, signals: skills, sentences } = signals(asked, embeddings, report);
+    let Said { terms, signals: skills } = signals(asked, None, embeddings, report);
     let fused = if let Ranked::Fused { fused, .. } = tools {
         fused.beside(request.rankable(), skills, &asked.eligibility)
     } else {
-        let of_tools = signals(request, embeddings, report);
+        let of_tools = signals(request, None, embeddings, report);
         let fused = Fused::new(of_tools.signals, Fusion::Weighted, request.rankable());
         fused.beside(request.rankable(), skills, &asked.eligibility)
     };
-    Ranked::Fused { mode: asked.mode, terms, fused, sentences }
+    Ranked::Fused { mode: asked.mode, terms, fused }
 }
 
 /// The tools of a compatible skill, each once.

@@ -4,7 +4,17 @@ use super::*;
 use proptest::prelude::*;
 
 fn signal(scores: &[f32], floor: f32, ceiling: f32) -> Signal {
-    Signal { scores: scores.to_vec(), floor, ceiling, context: None, sources: None, examples: None, scope: None }
+    let scored = Scored::All(scores.len());
+    Signal {
+        scored,
+        scores: scores.to_vec(),
+        floor,
+        ceiling,
+        context: None,
+        sources: None,
+        examples: None,
+        scope: None,
+    }
 }
 
 fn naive_ranks(scores: &[f32], admitted: &[ToolId], floor: f32) -> Vec<Option<usize>> {
@@ -86,11 +96,17 @@ proptest! {
         let tools = Eligibility::only(&before, cut);
         let own = Fused::new(signals(&keyword[..cut], &semantic[..cut]), Fusion::Rrf { k: 60 }, &tools);
         let theirs = Eligibility::only(&behind, keyword.len() - cut);
-        let beside = own.beside(&tools, signals(&keyword[cut..], &semantic[cut..]), &theirs);
-        for &other in &behind {
-            let same = ToolId::from_index(cut + other.index());
-            prop_assert!((beside.score_of(other) - all.score_of(same)).abs() < 1e-6);
-            prop_assert!((beside.value(other) - all.value(same)).abs() < 1e-6);
+        // As those of a large catalog that are near, here all of them.
+        let every = Scored::Some((0..cut).map(ToolId::from_index).collect());
+        let mut near = signals(&keyword[..cut], &semantic[..cut]);
+        near.iter_mut().for_each(|(_, signal)| signal.restrict(&every));
+        for own in [own, Fused::new(near, Fusion::Weighted, &tools)] {
+            let beside = own.beside(&tools, signals(&keyword[cut..], &semantic[cut..]), &theirs);
+            for &other in &behind {
+                let same = ToolId::from_index(cut + other.index());
+                prop_assert!((beside.score_of(other) - all.score_of(same)).abs() < 1e-6);
+                prop_assert!((beside.value(other) - all.value(same)).abs() < 1e-6);
+            }
         }
     }
 

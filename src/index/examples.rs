@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use foldhash::{HashMap, HashMapExt};
-use ndarray::Array2;
+use ndarray::ArrayView2;
 use rayon::prelude::*;
 
 use super::row::{Row, RowKey};
@@ -328,8 +328,8 @@ impl ExampleIndex {
 
     /// Returns the cosine similarity of every example to each row of `query`, unit vectors: by row, then by example; `None`
     /// where there are no vectors by that model.
-    pub(crate) fn cosines(&self, vectors: &Vectors, query: &Array2<f32>) -> Option<Vec<Vec<f32>>> {
-        Some(self.vectors.get(vectors.model())?.products(&Rows::of(query.view())))
+    pub(crate) fn cosines(&self, vectors: &Vectors, query: ArrayView2<'_, f32>) -> Option<Vec<Vec<f32>>> {
+        Some(self.vectors.get(vectors.model())?.products(&Rows::of(query)))
     }
 
     /// Returns the cosine similarity of a request to the centre of each tool that has examples, in their order: the sum of the tool's

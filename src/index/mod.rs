@@ -16,6 +16,7 @@ mod postings;
 mod row;
 mod rows;
 mod segment;
+mod sketch;
 mod sources;
 mod terms;
 mod twins;
@@ -40,7 +41,7 @@ pub(crate) use part::{Counts, NumberedModel, PartOf, RequestTerms, TermCounts};
 pub(crate) use row::{DamagedRow, Row, RowKey, SourceKey};
 pub(crate) use sources::{SourceRow, SourceScores, Sources};
 pub(crate) use twins::Twins;
-pub(crate) use vectors::{RequestVectors, TellingWord, ToolWords, Vectors, products};
+pub(crate) use vectors::{Cosines, RequestVectors, TellingWord, ToolWords, Vectors, products};
 
 use crate::catalog::Catalog;
 use crate::deadline::Deadline;
@@ -211,6 +212,7 @@ impl Index {
             ("names", self.names.memory()),
             ("words", sum(|segment| segment.postings.memory())),
             ("vectors", sum(|segment| segment.vectors.iter().map(Rows::memory).sum())),
+            ("overview", self.vectors.iter().map(Vectors::overview_memory).sum()),
             ("likenesses", sum(|segment| size_of_val(&*segment.likenesses))),
             ("sources", self.sources.as_ref().map_or(0, Sources::memory)),
         ];
@@ -240,7 +242,8 @@ impl fmt::Debug for Index {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MemoryPart {
-    /// `catalog` (identities and digests, without definitions), `names`, `words`, `vectors`, `likenesses` or `sources`.
+    /// `catalog` (identities and digests, without definitions), `names`, `words`, `vectors`, `overview` (of the vectors of a large catalog, once
+    /// it was asked), `likenesses` or `sources`.
     pub part: &'static str,
     /// Bytes.
     pub bytes: usize,

@@ -73,7 +73,7 @@ impl Rows {
     }
 
     /// Puts rows of one length one after the other; `None` where there are none.
-    pub(super) fn gathered<'r>(rows: impl Iterator<Item = (&'r Self, usize)>) -> Option<Self> {
+    pub(crate) fn gathered<'r>(rows: impl Iterator<Item = (&'r Self, usize)>) -> Option<Self> {
         let mut all: Option<Self> = None;
         for (from, row) in rows {
             let all = all.get_or_insert_with(|| Self::zeros(0, from.dimensions));
@@ -95,11 +95,16 @@ impl Rows {
 
     /// Puts a vector of finite values, one a dimension, into a row.
     pub(super) fn set(&mut self, row: usize, vector: &[f32]) {
-        let scale = vector.iter().fold(0.0, |most: f32, value| most.max(value.abs())) / MOST_STEPS;
+        let magnitudes = vector.iter().map(|value| value.abs());
+        let scale = magnitudes.fold(0.0, |most: f32, value| if value > most { value } else { most }) / MOST_STEPS;
+        let held = &mut self.values[row * self.dimensions..][..self.dimensions];
         // Nothing is left of what is too small for a scale.
-        self.scales[row] = if scale.is_normal() { scale } else { 0.0 };
-        for (held, value) in self.values[row * self.dimensions..][..self.dimensions].iter_mut().zip(vector) {
-            *held = if scale.is_normal() { step(value / scale) } else { 0 };
+        if scale.is_normal() {
+            held.iter_mut().zip(vector).for_each(|(held, value)| *held = step(value / scale));
+            self.scales[row] = scale;
+        } else {
+            held.fill(0);
+            self.scales[row] = 0.0;
         }
     }
 
@@ -151,14 +156,11 @@ impl Rows {
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "a value is no further from zero than the largest, which is 127 steps"
-)]
+/// Rounds a value that is no further from zero than 127.
 fn step(value: f32) -> i8 {
-    // So large a number has no places behind the point: adding it rounds, in one instruction where `round` is a call.
+    // So large a number has no places behind the point: adding to it rounds, and puts the whole number into the lowest bits.
     const WHOLE: f32 = 12_582_912.0;
-    ((value + WHOLE) - WHOLE) as i8
+    i8::from_le_bytes([(value + WHOLE).to_bits().to_le_bytes()[0]])
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use super::rows::Rows;
 use super::terms::{TermKey, Terms, each_term, number};
 use super::vectors::dot;
 use crate::catalog::Catalog;
-use crate::ranking::ToolId;
+use crate::ranking::{Scored, ToolId};
 use crate::saved::{SavedError, SavedFile, Writer};
 use crate::text::{Analyzer, TermKind};
 
@@ -71,9 +71,14 @@ impl Of {
 }
 
 impl SourceScores {
-    /// Returns the score of a tool's source.
-    pub(crate) fn of(&self, tool: ToolId) -> f32 {
-        self.scores[self.of.numbers[tool.index()] as usize]
+    /// Returns the score of the source of the tool at a place.
+    pub(crate) fn of(&self, place: usize) -> f32 {
+        self.scores[self.of.numbers[place] as usize]
+    }
+
+    /// Keeps those of some tools.
+    pub(crate) fn restrict(&mut self, scored: &Scored) {
+        self.of = Of::new(scored.of(&self.of.numbers).into_owned());
     }
 
     /// Returns the score of each tool's source, in registration order.
@@ -424,6 +429,29 @@ impl Sources {
             }
         }
         self.scored(scores)
+    }
+
+    /// Returns the mean of the vectors of each source's tools by a model, drawn towards the mean of all tools; `None` of a part of a catalog.
+    /// `add` adds the vector of a tool to a sum.
+    pub(super) fn mean_vectors(&self, dimensions: usize, add: impl Fn(ToolId, &mut [f32])) -> Option<Rows> {
+        self.held()?;
+        let mut tools: Vec<u32> = (0..number(self.of.numbers.len())).collect();
+        tools.sort_by_key(|&tool| self.of.numbers[tool as usize]);
+        let sum = |tools: &[u32]| {
+            let mut sum = vec![0.0; dimensions];
+            tools.iter().for_each(|&tool| add(ToolId(tool), &mut sum));
+            sum
+        };
+        let average: Vec<f32> = sum(&tools).into_iter().map(|sum| sum / tools.len().max(1) as f32).collect();
+        let mut means = Rows::zeros(self.sizes.len(), dimensions);
+        for tools in tools.chunk_by(|&a, &b| self.of.numbers[a as usize] == self.of.numbers[b as usize]) {
+            let (mut mean, count) = (sum(tools), tools.len() as f32);
+            mean.iter_mut().zip(&average).for_each(|(sum, average)| {
+                *sum = (*sum + TOOLS_ON_AVERAGE * average) / (count + TOOLS_ON_AVERAGE);
+            });
+            means.set(self.of.numbers[tools[0] as usize] as usize, &mean);
+        }
+        Some(means)
     }
 
     /// Returns how near the tools of each source are on average to each unit vector of a request by a model, drawn towards the mean of

@@ -1,7 +1,7 @@
 //! The semantic index: one unit vector a tool, all of which are searched.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use foldhash::HashMap;
 use ndarray::{Array1, Array2, ArrayView2, Axis};
@@ -10,12 +10,14 @@ use pulp::{Arch, NullaryFnOnce};
 use super::before::Before;
 use super::rows::{MAX_DIMENSIONS, Rows};
 use super::segment::Segments;
+use super::sketch::{self, Sketch};
+use super::sources::Sources;
 use super::{IndexError, Progress};
 use crate::catalog::{Catalog, Tool};
 use crate::deadline::Deadline;
 use crate::embed::{CacheStatus, EmbedError, Embedder, ModelKind, Role, VectorCache};
 use crate::query::Query;
-use crate::ranking::ToolId;
+use crate::ranking::{Scored, ToolId, ToolSet};
 use crate::saved::SavedModel;
 use crate::text::{EmbeddingText, Field};
 
@@ -26,6 +28,15 @@ const TEXTS_PER_HURRIED_WRITE: usize = 32;
 
 /// The words of how many tools are kept, some 8 KiB each with vectors of 256 dimensions.
 const MOST_CUT: usize = 2_048;
+
+/// So many vectors are looked at before similarities are worked out.
+const MANY: usize = 8_192;
+/// How many tools are taken at least for those that may be near.
+const NEAR: usize = 256;
+/// One more for so many tools.
+const TOOLS_PER_NEAR: usize = 256;
+/// How many rows are put beside each other to be multiplied.
+const TOGETHER: usize = 64;
 
 /// A request as a model sees it. Each has one vector a row, that of the whole text and then, where it has several,
 /// those of its sentences; `None` where the model knows nothing of the text, so that no tool is nearer than another.
@@ -44,11 +55,45 @@ pub(crate) struct Vectors {
     segments: Segments,
     /// Which of each segment's matrices is this model's.
     model: usize,
+    /// From so many tools on there is an overview.
+    many: usize,
+    /// Made when it is asked for.
+    overview: OnceLock<Overview>,
     /// The words of tools that were asked for last.
     words: Mutex<HashMap<ToolId, Arc<ToolWords>>>,
 }
 
-/// The words of a tool that may be a reason, with their vectors by a model.
+/// The cosine similarities of tools to some vectors of a request: by vector, then by tool.
+#[derive(Debug, Clone)]
+pub(crate) struct Cosines {
+    pub(crate) scored: Scored,
+    pub(crate) tools: Vec<Vec<f32>>,
+    /// Those of the means of sources, by vector and then by source, where they are known without those of all tools.
+    pub(crate) sources: Option<Vec<Vec<f32>>>,
+}
+
+impl Cosines {
+    /// Returns those to one of the vectors.
+    pub(crate) fn of(&self, vector: usize) -> Self {
+        let one = |all: &Vec<Vec<f32>>| vec![all[vector].clone()];
+        Self { scored: self.scored.clone(), tools: one(&self.tools), sources: self.sources.as_ref().map(one) }
+    }
+
+    /// Keeps those to the first vectors.
+    pub(crate) fn truncate(&mut self, vectors: usize) {
+        self.tools.truncate(vectors);
+        self.sources.iter_mut().for_each(|sources| sources.truncate(vectors));
+    }
+}
+
+/// What is looked at first of the vectors of a large catalog.
+struct Overview {
+    sketch: Sketch,
+    /// The means of sources, where these tell something.
+    means: Option<Rows>,
+}
+
+/// The words of a tool that may be a reason, with/// The words of a tool that may be a reason, with their vectors by a model.
 #[derive(Debug, Default)]
 pub(crate) struct ToolWords {
     pub(crate) words: Vec<TellingWord>,
@@ -67,7 +112,7 @@ pub(crate) struct TellingWord {
 
 impl Vectors {
     pub(super) fn new(embedder: Arc<dyn Embedder>, segments: Segments, model: usize) -> Self {
-        Self { embedder, segments, model, words: Mutex::default() }
+        Self { embedder, segments, model, many: MANY, overview: OnceLock::new(), words: Mutex::default() }
     }
 
     /// Returns the words of a tool: as they were cut before, where it was asked for lately.
@@ -131,14 +176,69 @@ impl Vectors {
             .map_err(|error| EmbedError::Inference { model: embedder.identity().to_owned(), reason: error.to_string() })
     }
 
-    /// Returns the cosine similarity of every tool to each row of `query`, unit vectors: by row, then by tool.
-    pub(crate) fn scores(&self, query: ArrayView2<'_, f32>) -> Vec<Vec<f32>> {
-        let mut scores = vec![vec![0.0; self.segments.tools()]; query.nrows()];
+    /// Returns the cosine similarity of every tool to each row of `query`, unit vectors.
+    pub(crate) fn cosines(&self, query: ArrayView2<'_, f32>) -> Cosines {
+        let mut tools = vec![vec![0.0; self.segments.tools()]; query.nrows()];
         let query = Rows::of(query);
         for (first, segment) in self.segments.iter() {
-            segment.vectors[self.model].products_into(&query, &mut scores, first);
+            segment.vectors[self.model].products_into(&query, &mut tools, first);
         }
-        scores
+        Cosines { scored: Scored::All(self.segments.tools()), tools, sources: None }
+    }
+
+    /// Returns `true` if the catalog is so large that it is worth a look at all vectors before similarities are worked out.
+    pub(crate) fn are_many(&self) -> bool {
+        self.segments.tools() >= self.many && self.embedder.dimensions() <= sketch::MAX_DIMENSIONS
+    }
+
+    /// Returns the cosine similarities to each row of `query` of those tools that may be nearest to any of them, among all tools and among
+    /// those that are admitted, and of `also`; and those of all sources.
+    pub(crate) fn near(
+        &self,
+        query: ArrayView2<'_, f32>,
+        admitted: &[bool],
+        also: ToolSet,
+        sources: Option<&Sources>,
+    ) -> Cosines {
+        let Overview { sketch, means } = self.overview.get_or_init(|| self.look_over(sources));
+        let mut near = also;
+        let wanted = NEAR + near.tools() / TOOLS_PER_NEAR;
+        // To a row of zeros no tool is nearer than another.
+        for row in query.rows().into_iter().filter(|row| row.iter().any(|&value| value != 0.0)) {
+            near.add_best(&sketch.estimates(row), f32::NEG_INFINITY, admitted, wanted);
+        }
+        let near: Vec<ToolId> = near.iter().collect();
+        let query = Rows::of(query);
+        let mut tools = vec![Vec::with_capacity(near.len()); query.len()];
+        for together in near.chunks(TOGETHER) {
+            let rows = Rows::gathered(together.iter().map(|&tool| self.place_of(tool))).unwrap_or_default();
+            tools.iter_mut().zip(rows.products(&query)).for_each(|(all, products)| all.extend(products));
+        }
+        let sources = means.as_ref().map(|means| means.products(&query));
+        Cosines { scored: Scored::Some(near.into()), tools, sources }
+    }
+
+    fn look_over(&self, sources: Option<&Sources>) -> Overview {
+        let rows = self.segments.iter().map(|(_, segment)| &segment.vectors[self.model]);
+        let dimensions = self.embedder.dimensions();
+        let add = |tool, sum: &mut [f32]| {
+            let (rows, place) = self.place_of(tool);
+            rows.add_to(place, sum);
+        };
+        let means = sources.and_then(|sources| sources.mean_vectors(dimensions, add));
+        Overview { sketch: Sketch::of(rows, dimensions), means }
+    }
+
+    /// Takes the tools for many, however few they are.
+    #[cfg(test)]
+    pub(crate) fn take_for_many(&mut self) {
+        self.many = 0;
+    }
+
+    /// Returns how many bytes are kept for a look at all vectors.
+    pub(super) fn overview_memory(&self) -> usize {
+        let of = |Overview { sketch, means }: &Overview| sketch.memory() + means.as_ref().map_or(0, Rows::memory);
+        self.overview.get().map_or(0, of)
     }
 
     /// Returns the unit vector of one tool.

@@ -81,11 +81,11 @@ impl Signal {
     /// Raises the tools to whose centres a request is nearer than to their own texts.
     #[must_use]
     pub(crate) fn with_similar(self, examples: &ExampleIndex, similar: Similar) -> Self {
-        let Similar { examples: mut cosines, mut centres } = similar;
-        let centres = super::semantic::half_best(&mut centres);
+        let Similar { examples: cosines, centres } = similar;
+        let centres = super::semantic::half_best(centres);
         let gains = examples.tools().zip(centres).map(|((tool, _), centre)| (tool, centre - self.of(tool)));
         let gains = gains.collect();
-        self.raised(gains, super::semantic::half_best(&mut cosines))
+        self.raised(gains, super::semantic::half_best(cosines))
     }
 
     /// Raises the tools whose examples have more of the request's words than their own texts have, by the score of all examples.

@@ -4,6 +4,7 @@ use super::sentences::half_best;
 use super::terms::{FoundTerm, QueryTerm};
 use super::{Signal, examples};
 use crate::index::{ExampleIndex, Index};
+use crate::ranking::Scored;
 
 /// Scores the tools by BM25 over the distinct terms of a request of `sentences` sentences, and returns the terms
 /// that there are. Examples raise tools.
@@ -25,7 +26,8 @@ pub(crate) fn keyword(
         |term| index.keyword.contributions(&term.indexed),
     );
     let ceiling = found.iter().map(|term| term.indexed.weight).sum();
-    let signal = Signal { scores, floor: 0.0, ceiling, context: None, sources, examples: None, scope: None };
+    let scored = Scored::All(index.catalog.len());
+    let signal = Signal { scored, scores, floor: 0.0, ceiling, context: None, sources, examples: None, scope: None };
     let signal = match of_examples {
         Some((of, scores)) => signal.with_example_words(of, scores),
         None => signal,

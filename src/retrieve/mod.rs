@@ -18,13 +18,15 @@ pub(crate) use terms::{FoundTerm, QueryTerm, query_terms};
 use ndarray::ArrayView2;
 
 use crate::access::Eligibility;
-use crate::index::{Index, SourceScores, Sources, Vectors};
-use crate::ranking::{Candidate, ToolId, reaching};
+use crate::index::{Cosines, Index, SourceScores, Sources, Vectors};
+use crate::ranking::{Candidate, Scored, ToolId, reaching};
 
 /// What one retriever says of every tool.
 #[derive(Debug, Clone)]
 pub(crate) struct Signal {
-    /// One score per tool, in registration order; higher is better.
+    /// Which tools have scores.
+    pub(crate) scored: Scored,
+    /// One score for each of them, in registration order; higher is better.
     pub(crate) scores: Vec<f32>,
     /// A score that is not evidence: tools at or below it do not match.
     pub(crate) floor: f32,
@@ -42,20 +44,25 @@ pub(crate) struct Signal {
 
 impl Signal {
     /// Makes a signal of the cosine similarities of tools to a request: those to each of its unit vectors, that of the whole first
-    /// and then those of its sentences, where there are several. Only the latter are left in `cosines`.
+    /// and then those of its sentences, where there are several.
     pub(crate) fn cosines(
-        cosines: &mut Vec<Vec<f32>>,
+        Cosines { scored, tools, sources }: Cosines,
         index: &Index,
         vectors: &Vectors,
         request: ArrayView2<'_, f32>,
     ) -> Self {
-        let of_sources = |sources: &Sources| {
-            let mut means = sources.means(cosines, vectors.model(), request);
-            sources.scored(semantic::half_best(&mut means))
+        let of_sources = |known: &Sources| {
+            let means = sources.unwrap_or_else(|| known.means(&tools, vectors.model(), request));
+            let mut scores = known.scored(semantic::half_best(means));
+            if let Scored::Some(_) = &scored {
+                scores.restrict(&scored);
+            }
+            scores
         };
         let sources = index.sources.as_ref().map(of_sources);
-        let scores = semantic::half_best(cosines);
-        Self { scores, floor: f32::NEG_INFINITY, ceiling: 1.0, context: None, sources, examples: None, scope: None }
+        let scores = semantic::half_best(tools);
+        let (floor, ceiling) = (f32::NEG_INFINITY, 1.0);
+        Self { scored, scores, floor, ceiling, context: None, sources, examples: None, scope: None }
     }
 
     /// Mixes what a retriever says of a request, if anything, with what it says of the conversation, whose share is
@@ -85,16 +92,30 @@ impl Signal {
 
     /// Returns by how much what was said before changes the tool's score.
     pub(crate) fn of_context(&self, tool: ToolId) -> Option<f32> {
-        self.context.as_ref().map(|changes| changes[tool.index()])
+        self.context.as_ref().map(|changes| self.scored.place(tool).map_or(0.0, |place| changes[place]))
     }
 
     /// Returns by how much examples raise the tool's score.
     pub(crate) fn of_examples(&self, tool: ToolId) -> Option<f32> {
-        self.examples.as_ref().map(|examples| examples.gains[tool.index()])
+        self.examples.as_ref().map(|examples| self.scored.place(tool).map_or(0.0, |place| examples.gains[place]))
     }
 
+    /// Returns the tool's score; that of no evidence where it has none.
     pub(crate) fn of(&self, tool: ToolId) -> f32 {
-        self.scores[tool.index()]
+        self.scored.place(tool).map_or(0.0, |place| self.scores[place])
+    }
+
+    /// Returns what it says of the tool's source, where sources tell something.
+    pub(crate) fn of_source(&self, tool: ToolId) -> Option<f32> {
+        Some(self.sources.as_ref()?.of(self.scored.place(tool)?))
+    }
+
+    /// Keeps the scores of some tools, where all have scores.
+    pub(crate) fn restrict(&mut self, scored: &Scored) {
+        let Scored::All(_) = self.scored else { return };
+        self.scores = scored.of(&self.scores).into_owned();
+        self.sources.iter_mut().for_each(|sources| sources.restrict(scored));
+        self.scored = scored.clone();
     }
 
     /// Returns the place of each of `tools` among the eligible tools, from 1; `None` where it does not match.
@@ -109,8 +130,9 @@ impl Signal {
         let Some(least) = matching.last().map(|worst| worst.score) else { return vec![None; tools.len()] };
         // How many eligible tools are worse than so many of these, of those that are no worse than all of them.
         let mut worse_than = vec![0_usize; matching.len() + 1];
-        for place in reaching(&self.scores, least).filter(|&place| eligibility.flags()[place]) {
-            let candidate = Candidate { tool: ToolId::from_index(place), score: self.scores[place] };
+        let tools_reaching = reaching(&self.scores, least).map(|place| (self.scored.tool(place), self.scores[place]));
+        for (tool, score) in tools_reaching.filter(|(tool, _)| eligibility.admits(*tool)) {
+            let candidate = Candidate { tool, score };
             worse_than[matching.partition_point(|better| better.better_first(&candidate).is_lt())] += 1;
         }
         let better = worse_than.iter().scan(0, |sum, count| {
@@ -129,9 +151,8 @@ impl Signal {
 
     /// Returns the eligible tools that match, in registration order.
     pub(crate) fn matches(&self, eligibility: &Eligibility) -> impl Iterator<Item = Candidate> {
-        eligibility
-            .admitted()
-            .map(|tool| Candidate { tool, score: self.of(tool) })
-            .filter(|candidate| candidate.score > self.floor)
+        let candidates =
+            self.scores.iter().enumerate().map(|(place, &score)| Candidate { tool: self.scored.tool(place), score });
+        candidates.filter(|candidate| candidate.score > self.floor && eligibility.admits(candidate.tool))
     }
 }

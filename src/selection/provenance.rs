@@ -97,7 +97,8 @@ pub struct ExampleEvidence {
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct KeywordEvidence {
-    /// Place among the eligible tools, from 1; absent where no term matched.
+    /// Place among the eligible tools, from 1; absent where no term matched. From 8,192 tools on, where only those that may be near the request
+    /// are scored, among these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<usize>,
     /// BM25 score: half that of the whole request, half that of the sentence that fits the tool best.
@@ -136,7 +137,7 @@ pub struct TermEvidence {
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct SemanticEvidence {
-    /// Place among the eligible tools, from 1.
+    /// Place among the eligible tools, from 1. From 8,192 tools on, where only those that may be near the request are scored, among these.
     pub rank: Option<usize>,
     /// Cosine similarity, -1..1: half that of the whole request, half that of the sentence nearest to the tool.
     pub score: f32,

@@ -27,6 +27,10 @@ pub(super) struct RequestWords<'a> {
     words: Vec<&'a str>,
     /// Shape: words × dimensions; a row is the sum over the places where the word stands.
     vectors: Array2<f32>,
+    /// The same, as the words of tools are kept.
+    rows: Rows,
+    /// The length of each word's vector.
+    lengths: Vec<f32>,
     /// Whether the word may be a reason.
     telling: Vec<bool>,
     /// Length of the sum of all vectors.
@@ -54,7 +58,8 @@ impl<'a> RequestWords<'a> {
         let vectors = Array2::from_shape_vec((words.len(), vectors.ncols()), distinct).ok()?;
         let function_words = FunctionWords::of(words.iter().copied());
         let telling = words.iter().map(|word| is_telling(word, &function_words)).collect();
-        Some(Self { words, vectors, telling, length })
+        let lengths = vectors.rows().into_iter().map(self::length).collect();
+        Some(Self { words, rows: Rows::of(vectors.view()), vectors, lengths, telling, length })
     }
 
     /// Returns what each word adds to the cosine similarity to a tool's unit vector.
@@ -70,7 +75,8 @@ impl<'a> RequestWords<'a> {
         weighty.sort_by(|&a, &b| contributions[b].total_cmp(&contributions[a]));
         weighty.truncate(MAX_WORDS);
         let words = vectors.words(id, || cut(vectors.embedder().as_ref(), tool));
-        let products = words.vectors.products(&Rows::of(self.vectors.select(Axis(0), &weighty).view()));
+        let asked = Rows::gathered(weighty.iter().map(|&word| (&self.rows, word))).unwrap_or_default();
+        let products = words.vectors.products(&asked);
         let evidence = weighty.iter().zip(products).filter_map(|(&word, products)| {
             // Of equal ones the first.
             let best = (0..words.words.len()).rev().max_by(|&a, &b| products[a].total_cmp(&products[b]));
@@ -81,7 +87,7 @@ impl<'a> RequestWords<'a> {
                 contribution: contributions[word],
                 meets: text.clone(),
                 field: *field,
-                similarity: (products[other] / (length(self.vectors.row(word)) * met)).min(1.0),
+                similarity: (products[other] / (self.lengths[word] * met)).min(1.0),
             })
         });
         evidence.collect()
@@ -168,7 +174,8 @@ mod tests {
             if let Some(query) = embedded.request {
                 let words = RequestWords::new(vectors.embedder().as_ref(), &request).expect("the model can tell");
                 let sum = words.contributions(vectors.of(ToolId::from_index(0)).view()).sum();
-                prop_assert!((sum - vectors.scores(query.view())[0][0]).abs() < 4e-3, "{sum} {:?}", vectors.scores(query.view()));
+                let cosine = vectors.cosines(query.view()).tools[0][0];
+                prop_assert!((sum - cosine).abs() < 4e-3, "{sum} {cosine}");
             }
         }
     }
