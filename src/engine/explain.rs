@@ -230,7 +230,15 @@ impl<'a> Explainer<'a> {
         let required = refused.keys().copied().filter(|tool| !asked_for.contains(tool));
         let listed = |tool: &ToolId| asked_for.contains(tool) || refused.contains_key(tool);
         let others = eligibility.ineligible().filter(|tool| !listed(tool));
-        let tools = named.chain(required).chain(others).take(MAX_LISTED_INELIGIBLE).map(explain).collect();
+        // Nobody asked for the others.
+        let other = |tool: ToolId| IneligibleTool {
+            tool_id: self.id(tool),
+            named: None,
+            asked_by: None,
+            required_by: Vec::new(),
+            reasons: eligibility.reasons(tool),
+        };
+        let tools = named.chain(required).map(explain).chain(others.map(other)).take(MAX_LISTED_INELIGIBLE).collect();
         Ineligible { total: eligibility.ineligible_count(), counts: eligibility.counts().clone(), tools }
     }
 

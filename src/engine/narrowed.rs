@@ -113,13 +113,12 @@ fn check((whole, narrowed): &(Engine, Engine), query: &Query, options: &PickOpti
     for (found, expected) in
         found.picks.iter().zip(&expected.picks).chain(found.required.iter().zip(&expected.required))
     {
-        // The means of sources are kept in eight bits.
-        assert!((found.score - expected.score).abs() < 1e-2, "{}: {} {}", found.tool.id, found.score, expected.score);
+        assert!((found.score - expected.score).abs() < 1e-4, "{}: {} {}", found.tool.id, found.score, expected.score);
         assert_eq!(found.provenance.covers.is_some(), expected.provenance.covers.is_some(), "{}", found.tool.id);
         let terms = |pick: &Pick| pick.provenance.keyword.as_ref().map(|keyword| keyword.terms.len());
         assert_eq!(terms(found), terms(expected), "{}", found.tool.id);
     }
-    assert!((found.answerable.unwrap_or_default() - expected.answerable.unwrap_or_default()).abs() < 1e-2);
+    assert!((found.answerable.unwrap_or_default() - expected.answerable.unwrap_or_default()).abs() < 1e-4);
     assert_eq!(
         found.blocked.as_ref().map(|blocked| &blocked.tool_id),
         expected.blocked.as_ref().map(|blocked| &blocked.tool_id)

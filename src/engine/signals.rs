@@ -150,7 +150,8 @@ impl BothSignals {
         self.request.extend(embedded.request.as_ref().map(semantic));
     }
 
-    /// Returns the tools that are looked at by meaning in any case: those with most of the words, and those that are named.
+    /// Returns the tools that are looked at by meaning in any case: those with most of the words, those of
+    /// sources with most of them, and those that are named.
     fn promising(&self, request: &Request<'_>, parts: Option<&AskedParts<'_>>) -> ToolSet {
         let mut tools = ToolSet::new(request.index.catalog.len());
         let named = request.mentions.iter().map(|mention| mention.tool);
@@ -158,6 +159,7 @@ impl BothSignals {
         let of_parts = parts.into_iter().flat_map(AskedParts::by_words);
         for signal in self.request.iter().map(|(_, signal)| signal).chain(of_parts) {
             tools.add_best(&signal.scores, signal.floor, request.rankable().flags(), PROMISING);
+            signal.sources.iter().for_each(|sources| sources.add_best(&mut tools));
         }
         tools
     }

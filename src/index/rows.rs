@@ -9,6 +9,7 @@
 mod kernel;
 
 use ndarray::{Array1, ArrayView2};
+use pulp::{Arch, NullaryFnOnce};
 
 use self::kernel::dot_products;
 use crate::saved::{SavedError, SavedFile, Writer};
@@ -100,7 +101,7 @@ impl Rows {
         let held = &mut self.values[row * self.dimensions..][..self.dimensions];
         // Nothing is left of what is too small for a scale.
         if scale.is_normal() {
-            held.iter_mut().zip(vector).for_each(|(held, value)| *held = step(value / scale));
+            Arch::new().dispatch(Steps { vector, scale, held });
             self.scales[row] = scale;
         } else {
             held.fill(0);
@@ -156,7 +157,25 @@ impl Rows {
     }
 }
 
+/// The loop over the values of a row: compiled once for each set of vector instructions, of which the processor's is taken.
+struct Steps<'a> {
+    vector: &'a [f32],
+    scale: f32,
+    held: &'a mut [i8],
+}
+
+impl NullaryFnOnce for Steps<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { vector, scale, held } = self;
+        held.iter_mut().zip(vector).for_each(|(held, value)| *held = step(value / scale));
+    }
+}
+
 /// Rounds a value that is no further from zero than 127.
+#[inline(always)]
 fn step(value: f32) -> i8 {
     // So large a number has no places behind the point: adding to it rounds, and puts the whole number into the lowest bits.
     const WHOLE: f32 = 12_582_912.0;

@@ -16,14 +16,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use foldhash::HashMap;
-use ndarray::ArrayView2;
+use ndarray::{Array1, Array2, ArrayView2};
 
 use super::postings::Postings;
 use super::rows::Rows;
 use super::terms::{TermKey, Terms, each_term, number};
 use super::vectors::dot;
 use crate::catalog::Catalog;
-use crate::ranking::{Scored, ToolId};
+use crate::ranking::{Scored, ToolId, ToolSet, top_k_of};
 use crate::saved::{SavedError, SavedFile, Writer};
 use crate::text::{Analyzer, TermKind};
 
@@ -35,6 +35,9 @@ const K1: f32 = 0.6;
 const B: f32 = 0.75;
 /// What a pair of words counts beside a word.
 const PAIR_WEIGHT: f32 = 0.25;
+
+/// The tools of how many sources are looked at whatever they say themselves: a source may tell more of a tool than that.
+const BEST_SOURCES: usize = 8;
 
 /// A mean counts as if so many tools more were in the source, each like the catalog's tools on average.
 const TOOLS_ON_AVERAGE: f32 = 3.0;
@@ -70,7 +73,23 @@ impl Of {
     }
 }
 
+impl Of {
+    /// Adds the tools of the `count` sources with the largest scores that exceed `floor`.
+    fn add_best(&self, scores: &[f32], floor: f32, count: usize, tools: &mut ToolSet) {
+        let best = top_k_of(scores, &vec![true; scores.len()], count);
+        let is_best = |source: usize| best.iter().any(|best| best.tool.index() == source && best.score > floor);
+        for (run, _) in self.runs().filter(|(_, source)| is_best(*source)) {
+            run.for_each(|place| tools.add(ToolId::from_index(place)));
+        }
+    }
+}
+
 impl SourceScores {
+    /// Adds the tools of the best sources, as far as these score more than nothing.
+    pub(crate) fn add_best(&self, tools: &mut ToolSet) {
+        self.of.add_best(&self.scores, 0.0, BEST_SOURCES, tools);
+    }
+
     /// Returns the score of the source of the tool at a place.
     pub(crate) fn of(&self, place: usize) -> f32 {
         self.scores[self.of.numbers[place] as usize]
@@ -433,7 +452,7 @@ impl Sources {
 
     /// Returns the mean of the vectors of each source's tools by a model, drawn towards the mean of all tools; `None` of a part of a catalog.
     /// `add` adds the vector of a tool to a sum.
-    pub(super) fn mean_vectors(&self, dimensions: usize, add: impl Fn(ToolId, &mut [f32])) -> Option<Rows> {
+    pub(super) fn mean_vectors(&self, dimensions: usize, add: impl Fn(ToolId, &mut [f32])) -> Option<Array2<f32>> {
         self.held()?;
         let mut tools: Vec<u32> = (0..number(self.of.numbers.len())).collect();
         tools.sort_by_key(|&tool| self.of.numbers[tool as usize]);
@@ -443,15 +462,20 @@ impl Sources {
             sum
         };
         let average: Vec<f32> = sum(&tools).into_iter().map(|sum| sum / tools.len().max(1) as f32).collect();
-        let mut means = Rows::zeros(self.sizes.len(), dimensions);
+        let mut means = Array2::zeros((self.sizes.len(), dimensions));
         for tools in tools.chunk_by(|&a, &b| self.of.numbers[a as usize] == self.of.numbers[b as usize]) {
             let (mut mean, count) = (sum(tools), tools.len() as f32);
             mean.iter_mut().zip(&average).for_each(|(sum, average)| {
                 *sum = (*sum + TOOLS_ON_AVERAGE * average) / (count + TOOLS_ON_AVERAGE);
             });
-            means.set(self.of.numbers[tools[0] as usize] as usize, &mean);
+            means.row_mut(self.of.numbers[tools[0] as usize] as usize).assign(&Array1::from(mean));
         }
         Some(means)
+    }
+
+    /// Adds the tools of the sources with the largest scores.
+    pub(super) fn add_best(&self, scores: &[f32], tools: &mut ToolSet) {
+        self.of.add_best(scores, f32::NEG_INFINITY, BEST_SOURCES, tools);
     }
 
     /// Returns how near the tools of each source are on average to each unit vector of a request by a model, drawn towards the mean of

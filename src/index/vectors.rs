@@ -89,8 +89,8 @@ impl Cosines {
 /// What is looked at first of the vectors of a large catalog.
 struct Overview {
     sketch: Sketch,
-    /// The means of sources, where these tell something.
-    means: Option<Rows>,
+    /// The means of sources, one a row, where these tell something.
+    means: Option<Array2<f32>>,
 }
 
 /// The words of a tool that may be a reason, with/// The words of a tool that may be a reason, with their vectors by a model.
@@ -192,7 +192,7 @@ impl Vectors {
     }
 
     /// Returns the cosine similarities to each row of `query` of those tools that may be nearest to any of them, among all tools and among
-    /// those that are admitted, and of `also`; and those of all sources.
+    /// those that are admitted, of the tools of the nearest sources, and of `also`; and those of all sources.
     pub(crate) fn near(
         &self,
         query: ArrayView2<'_, f32>,
@@ -207,15 +207,24 @@ impl Vectors {
         for row in query.rows().into_iter().filter(|row| row.iter().any(|&value| value != 0.0)) {
             near.add_best(&sketch.estimates(row), f32::NEG_INFINITY, admitted, wanted);
         }
-        let near: Vec<ToolId> = near.iter().collect();
         let query = Rows::of(query);
+        let to_sources = |means: &Array2<f32>| -> Vec<Vec<f32>> {
+            // As it would be of the similarities of all tools: to the request as these are held against it.
+            let to_row =
+                |row| products(query.row(row).insert_axis(Axis(0)).view(), means.view()).into_raw_vec_and_offset().0;
+            (0..query.len()).map(to_row).collect()
+        };
+        let of_sources = means.as_ref().map(to_sources);
+        if let (Some(sources), Some(scores)) = (sources, &of_sources) {
+            scores.iter().for_each(|scores| sources.add_best(scores, &mut near));
+        }
+        let near: Vec<ToolId> = near.iter().collect();
         let mut tools = vec![Vec::with_capacity(near.len()); query.len()];
         for together in near.chunks(TOGETHER) {
             let rows = Rows::gathered(together.iter().map(|&tool| self.place_of(tool))).unwrap_or_default();
             tools.iter_mut().zip(rows.products(&query)).for_each(|(all, products)| all.extend(products));
         }
-        let sources = means.as_ref().map(|means| means.products(&query));
-        Cosines { scored: Scored::Some(near.into()), tools, sources }
+        Cosines { scored: Scored::Some(near.into()), tools, sources: of_sources }
     }
 
     fn look_over(&self, sources: Option<&Sources>) -> Overview {
@@ -237,7 +246,9 @@ impl Vectors {
 
     /// Returns how many bytes are kept for a look at all vectors.
     pub(super) fn overview_memory(&self) -> usize {
-        let of = |Overview { sketch, means }: &Overview| sketch.memory() + means.as_ref().map_or(0, Rows::memory);
+        let of = |Overview { sketch, means }: &Overview| {
+            sketch.memory() + means.as_ref().map_or(0, |means| means.len() * size_of::<f32>())
+        };
         self.overview.get().map_or(0, of)
     }
 

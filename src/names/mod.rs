@@ -285,7 +285,8 @@ impl NameTable {
     /// ("run", "search") does not: people mean the word.
     pub(crate) fn mentions(&self, text: &str) -> Vec<Mention> {
         let mut mentions: Vec<Mention> = Vec::new();
-        let free = text.split_whitespace().flat_map(|word| self.identifiers(word));
+        // What is cut out of a word is no identifier unless the word is.
+        let free = text.split_whitespace().filter(|word| is_identifier(word)).flat_map(|word| self.identifiers(word));
         for name in std::iter::once(text.trim()).chain(quoted(text)).chain(free) {
             // A plain word in a variant spelling is a plain word.
             let owners = if is_identifier(name) { self.owners(name) } else { self.tools.of(name).unwrap_or_default() };
