@@ -71,12 +71,10 @@ impl Of {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(self.ends.iter()).map(|(start, &end)| (start..end, self.numbers[start] as usize))
     }
-}
 
-impl Of {
-    /// Adds the tools of the `count` sources with the largest scores that exceed `floor`.
-    fn add_best(&self, scores: &[f32], floor: f32, count: usize, tools: &mut ToolSet) {
-        let best = top_k_of(scores, &vec![true; scores.len()], count);
+    /// Adds the tools of the sources with the largest scores that exceed `floor`.
+    fn add_best(&self, scores: &[f32], floor: f32, tools: &mut ToolSet) {
+        let best = top_k_of(scores, &vec![true; scores.len()], BEST_SOURCES);
         let is_best = |source: usize| best.iter().any(|best| best.tool.index() == source && best.score > floor);
         for (run, _) in self.runs().filter(|(_, source)| is_best(*source)) {
             run.for_each(|place| tools.add(ToolId::from_index(place)));
@@ -87,7 +85,7 @@ impl Of {
 impl SourceScores {
     /// Adds the tools of the best sources, as far as these score more than nothing.
     pub(crate) fn add_best(&self, tools: &mut ToolSet) {
-        self.of.add_best(&self.scores, 0.0, BEST_SOURCES, tools);
+        self.of.add_best(&self.scores, 0.0, tools);
     }
 
     /// Returns the score of the source of the tool at a place.
@@ -475,7 +473,7 @@ impl Sources {
 
     /// Adds the tools of the sources with the largest scores.
     pub(super) fn add_best(&self, scores: &[f32], tools: &mut ToolSet) {
-        self.of.add_best(scores, f32::NEG_INFINITY, BEST_SOURCES, tools);
+        self.of.add_best(scores, f32::NEG_INFINITY, tools);
     }
 
     /// Returns how near the tools of each source are on average to each unit vector of a request by a model, drawn towards the mean of

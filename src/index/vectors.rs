@@ -93,7 +93,7 @@ struct Overview {
     means: Option<Array2<f32>>,
 }
 
-/// The words of a tool that may be a reason, with/// The words of a tool that may be a reason, with their vectors by a model.
+/// The words of a tool that may be a reason, with their vectors by a model.
 #[derive(Debug, Default)]
 pub(crate) struct ToolWords {
     pub(crate) words: Vec<TellingWord>,
