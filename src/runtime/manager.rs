@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -176,7 +177,12 @@ impl ToolManager {
     /// must be, refuses it where it was made in this turn already, runs it and records it.
     ///
     /// Nothing escapes: whatever goes wrong is a result. Letting go of the future cancels the call.
-    pub async fn execute(&self, call: &ToolCall) -> Executed {
+    pub fn execute<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Executed> {
+        // Boxed, as what is within an `async fn` is compiled once more in each crate that awaits it.
+        self.executing(call).boxed()
+    }
+
+    async fn executing(&self, call: &ToolCall) -> Executed {
         let call_id = format!("call_{}", self.shared.next_call.fetch_add(1, Ordering::Relaxed));
         let cancellation = CancellationToken::new();
         lock(&self.shared.under_way).insert(call_id.clone(), cancellation.clone());

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
 use picktools::Catalog;
 use picktools::import::mcp::{KeptTools, Server};
 use rmcp::serve_server;
@@ -88,12 +90,14 @@ impl Serving {
     /// # Errors
     ///
     /// [`GatewayError::Client`], why.
-    pub async fn ended(&mut self) -> Result<(), GatewayError> {
-        self.0.ended().await
+    pub fn ended(&mut self) -> BoxFuture<'_, Result<(), GatewayError>> {
+        self.0.ended().boxed()
     }
 }
 
 /// One server before many. Dropped, it ends what it started.
+///
+/// Its futures are boxed: what is within an `async fn` is compiled once more in each crate that awaits it, and here that is nearly all.
 pub struct Gateway {
     hub: Arc<Hub>,
     kept: Option<KeptTools>,
@@ -274,13 +278,16 @@ impl Gateway {
     /// # Errors
     ///
     /// [`GatewayError::Client`] when it says what cannot be understood before hands are shaken.
-    pub async fn serve_stdio(&self) -> Result<(), GatewayError> {
+    pub fn serve_stdio(&self) -> BoxFuture<'_, Result<(), GatewayError>> {
         let caller = Caller { role: DEFAULT_ROLE.into(), key: "client".into(), owner: Owner("client".into()) };
         let handler = Handler::new(Arc::clone(&self.hub), caller);
-        let failed = |error: &dyn fmt::Display| GatewayError::Client(error.to_string());
-        let service = serve_server(handler, stdio_pipes()).await.map_err(|error| failed(&error))?;
-        service.waiting().await.map_err(|error| failed(&error))?;
-        Ok(())
+        let serve = async move {
+            let failed = |error: &dyn fmt::Display| GatewayError::Client(error.to_string());
+            let service = serve_server(handler, stdio_pipes()).await.map_err(|error| failed(&error))?;
+            service.waiting().await.map_err(|error| failed(&error))?;
+            Ok(())
+        };
+        serve.boxed()
     }
 
     /// Serves clients over HTTP, until it is dropped.
@@ -288,23 +295,28 @@ impl Gateway {
     /// # Errors
     ///
     /// [`GatewayError`] when the address cannot be listened on, or may not be as the settings are.
-    pub async fn serve_http(&self, http: &Http) -> Result<Serving, GatewayError> {
-        let listening = http::listen(&self.hub, &self.hub.settings(), http).await?;
-        lock(&self.doors).push(Arc::downgrade(&listening.door));
-        Ok(Serving(listening))
+    pub fn serve_http<'a>(&'a self, http: &'a Http) -> BoxFuture<'a, Result<Serving, GatewayError>> {
+        let serve = async move {
+            let listening = http::listen(&self.hub, &self.hub.settings(), http).await?;
+            lock(&self.doors).push(Arc::downgrade(&listening.door));
+            Ok(Serving(listening))
+        };
+        serve.boxed()
     }
 
     /// Ends all upstreams in good order.
-    pub async fn end(self) {
-        self.stop();
-        let upstreams = self.hub.upstreams();
-        let ends = upstreams.iter().map(|upstream| upstream.end());
-        drop(timeout(END, futures_util::future::join_all(ends)).await);
-        self.hub.journal.flush();
-        let sending = lock(&self.sending).take();
-        if let Some(sending) = sending {
-            drop(timeout(END, tokio::task::spawn_blocking(|| sending.end())).await);
-        }
+    pub fn end(self) -> BoxFuture<'static, ()> {
+        let end = async move {
+            self.stop();
+            let upstreams = self.hub.upstreams();
+            drop(timeout(END, join_all(upstreams.iter().map(|upstream| upstream.end()))).await);
+            self.hub.journal.flush();
+            let sending = lock(&self.sending).take();
+            if let Some(sending) = sending {
+                drop(timeout(END, tokio::task::spawn_blocking(|| sending.end())).await);
+            }
+        };
+        end.boxed()
     }
 
     fn stop(&self) {

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerResult};
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -60,7 +62,16 @@ pub struct ListError {
 /// # Errors
 ///
 /// [`ListError`] when not one page arrived. Where later ones are missing, [`Listing::incomplete`] says so.
-pub async fn list(server: &Server, environment: &Variable<'_>, limits: &Limits) -> Result<Listing, ListError> {
+pub fn list<'a>(
+    server: &'a Server,
+    environment: &'a Variable<'a>,
+    limits: &'a Limits,
+) -> BoxFuture<'a, Result<Listing, ListError>> {
+    // Boxed, as what is within an `async fn` is compiled once more in each crate that awaits it.
+    listed(server, environment, limits).boxed()
+}
+
+async fn listed(server: &Server, environment: &Variable<'_>, limits: &Limits) -> Result<Listing, ListError> {
     let deadline = Instant::now() + limits.time;
     let failed = |Unreachable { message, stderr }| ListError { server: server.name.clone(), message, stderr };
     let handshake = Handshake::NewestFirst;
