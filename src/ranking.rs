@@ -122,17 +122,24 @@ const CHUNK: usize = 16;
 /// Linear in the number of values, plus `k` for each that is among the best up to it.
 pub(crate) fn top_k_of(values: &[f32], admitted: &[bool], k: usize) -> Ranking {
     let mut ranking = Ranking::new();
+    // What is less than the worst of `k` that are known is passed over.
+    let mut least = f32::NEG_INFINITY;
     for (chunk, (values, admitted)) in values.chunks(CHUNK).zip(admitted.chunks(CHUNK)).enumerate() {
-        let worst = ranking.last().copied().filter(|_| ranking.len() >= k);
-        if k == 0 || worst.is_some_and(|worst: Candidate| largest(values) < worst.score) {
+        if k == 0 || largest(values) < least {
             continue;
         }
         for (place, (&score, _)) in values.iter().zip(admitted).enumerate().filter(|(_, (_, admitted))| **admitted) {
+            if score < least {
+                continue;
+            }
             let candidate = Candidate { tool: ToolId::from_index(chunk * CHUNK + place), score };
             let place = ranking.partition_point(|better| better.better_first(&candidate).is_lt());
             if place < k {
                 ranking.truncate(k - 1);
                 ranking.insert(place, candidate);
+            }
+            if ranking.len() == k {
+                least = ranking[k - 1].score;
             }
         }
     }

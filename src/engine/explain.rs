@@ -3,14 +3,12 @@
 //! Nothing here changes a ranking or a decision, and nothing here is computed for a tool that is not returned (or, with
 //! `debug`, considered).
 
-mod own_words;
 mod reason;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use self::own_words::own_words;
 use self::reason::{fits, reason};
 use self::words::RequestWords;
 use super::candidates::MAX_CONSIDERED;
@@ -400,10 +398,10 @@ impl<'a> Explainer<'a> {
         }
         // Of equal sentences any will do: what counts is the sum.
         let best = (0..MAX_SENTENCES).max_by(|&a, &b| by_sentence[a].total_cmp(&by_sentence[b]));
-        let found: Vec<_> = matches.iter().map(|(query, _, fields)| (*query, fields[0])).collect();
-        let own = own_words(self.request.index.catalog.tool(tool), &found);
-        let evidence = matches.into_iter().zip(own).map(|((query, contribution, fields), own)| {
+        let own = self.request.index.own_words(tool);
+        let evidence = matches.into_iter().map(|(query, contribution, fields)| {
             let within = query.sentences().any(|sentence| Some(sentence) == best);
+            let own = own.find(&query.term, query.kind, &query.word, fields[0]);
             TermEvidence {
                 word: one_line(&query.word, MAX_MEETS_CHARS),
                 value: ValueKind::of_term(&query.term),

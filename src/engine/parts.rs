@@ -60,7 +60,9 @@ impl<'q> AskedParts<'q> {
             return None;
         }
         let mut texts = request.query.clauses();
-        texts.retain(|text| says_something(text));
+        if texts.len() > 1 {
+            texts.retain(|text| says_something(text));
+        }
         if texts.len() < 2 {
             return None;
         }

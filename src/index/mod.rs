@@ -9,8 +9,10 @@ mod copies;
 mod error;
 mod examples;
 mod keyword;
+mod lately;
 mod occurrences;
 mod optional;
+mod own_words;
 mod part;
 mod postings;
 mod row;
@@ -30,7 +32,9 @@ use serde::Serialize;
 
 use self::before::Before;
 use self::copies::Copies;
+use self::lately::Lately;
 use self::optional::Coming;
+use self::own_words::OwnWords;
 pub(crate) use self::rows::Rows;
 use self::segment::{Segment, Segments};
 pub use error::IndexError;
@@ -47,6 +51,7 @@ use crate::catalog::Catalog;
 use crate::deadline::Deadline;
 use crate::embed::{CacheStatus, Embedder, ModelKind};
 use crate::names::{NameTable, log_registered};
+use crate::ranking::ToolId;
 use crate::saved::{SavedError, SavedModel, Writer};
 
 /// What a catalog is indexed with.
@@ -95,6 +100,7 @@ pub(crate) struct Index {
     pub(crate) twins: Twins,
     pub(crate) copies: Copies,
     pub(crate) keyword: KeywordIndex,
+    own_words: Lately<OwnWords>,
     /// What the tools of each source say together, where sources tell something.
     pub(crate) sources: Option<Sources>,
     /// One a model; the last one is the model that was chosen.
@@ -155,6 +161,11 @@ impl Index {
         IndexConfig { embedders, optional, ..IndexConfig::default() }
     }
 
+    /// Returns the words of a tool, as it has them.
+    pub(crate) fn own_words(&self, tool: ToolId) -> Arc<OwnWords> {
+        self.own_words.of(tool, || OwnWords::of(self.catalog.tool(tool)))
+    }
+
     /// Goes without the optional model after all.
     pub(crate) fn leave_out(&mut self, reason: &str) {
         self.vectors.retain(|vectors| vectors.embedder().kind() == ModelKind::Static);
@@ -173,7 +184,8 @@ impl Index {
         let vectors = vectors.map(|(model, embedder)| Vectors::new(embedder, segments.clone(), model)).collect();
         let (twins, copies) = (Twins::of_catalog(&catalog, &segments)?, Copies::of(&catalog)?);
         let keyword = KeywordIndex::new(segments);
-        Ok(Self { catalog, names, twins, copies, keyword, sources, vectors, left_out: None, cache })
+        let own_words = Lately::default();
+        Ok(Self { catalog, names, twins, copies, keyword, own_words, sources, vectors, left_out: None, cache })
     }
 
     /// Saves all of it in a folder, in the place of what was saved there before.

@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::copies::Copies;
+use super::lately::Lately;
 use super::row::{self, DamagedRow, Row, RowKey, SourceKey, Standing};
 use super::segment::Segments;
 use super::sources::{Counted, Holding, SourceRow, Sources};
@@ -181,6 +182,7 @@ impl Index {
             copies: Copies::of_part(copies.collect()),
             vectors: of.vectors(&segments),
             keyword: keyword(segments),
+            own_words: Lately::default(),
             sources,
             catalog,
             left_out: None,

@@ -96,17 +96,8 @@ impl Rows {
 
     /// Puts a vector of finite values, one a dimension, into a row.
     pub(super) fn set(&mut self, row: usize, vector: &[f32]) {
-        let magnitudes = vector.iter().map(|value| value.abs());
-        let scale = magnitudes.fold(0.0, |most: f32, value| if value > most { value } else { most }) / MOST_STEPS;
         let held = &mut self.values[row * self.dimensions..][..self.dimensions];
-        // Nothing is left of what is too small for a scale.
-        if scale.is_normal() {
-            Arch::new().dispatch(Steps { vector, scale, held });
-            self.scales[row] = scale;
-        } else {
-            held.fill(0);
-            self.scales[row] = 0.0;
-        }
+        self.scales[row] = Arch::new().dispatch(Steps { vector, held });
     }
 
     /// Puts a row of others of the same length into a row.
@@ -157,21 +148,40 @@ impl Rows {
     }
 }
 
-/// The loop over the values of a row: compiled once for each set of vector instructions, of which the processor's is taken.
+/// The loops over the values of a row, which return what a step is worth: compiled once for each set of vector instructions, of which the
+/// processor's is taken.
 struct Steps<'a> {
     vector: &'a [f32],
-    scale: f32,
     held: &'a mut [i8],
 }
 
 impl NullaryFnOnce for Steps<'_> {
-    type Output = ();
+    type Output = f32;
 
     #[inline(always)]
-    fn call(self) {
-        let Self { vector, scale, held } = self;
+    fn call(self) -> f32 {
+        let Self { vector, held } = self;
+        let scale = magnitude(vector) / MOST_STEPS;
+        // Nothing is left of what is too small for a scale.
+        if !scale.is_normal() {
+            held.fill(0);
+            return 0.0;
+        }
         held.iter_mut().zip(vector).for_each(|(held, value)| *held = step(value / scale));
+        scale
     }
+}
+
+/// Returns how far the furthest of some finite values is from zero.
+#[inline(always)]
+fn magnitude(values: &[f32]) -> f32 {
+    let larger = |most: f32, value: f32| if value > most { value } else { most };
+    let (chunks, rest) = values.as_chunks::<8>();
+    let mut most = [0.0; 8];
+    for chunk in chunks {
+        most.iter_mut().zip(chunk).for_each(|(most, value)| *most = larger(*most, value.abs()));
+    }
+    rest.iter().map(|value| value.abs()).chain(most).fold(0.0, larger)
 }
 
 /// Rounds a value that is no further from zero than 127.

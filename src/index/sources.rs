@@ -12,18 +12,21 @@
 //! A tool without a source, or of one so large that it is a collection and no service, stands for itself. What an
 //! untrusted source calls itself joins it to no trusted one.
 
-use std::ops::Range;
+mod scores;
+
 use std::sync::Arc;
 
 use foldhash::HashMap;
 use ndarray::{Array1, Array2, ArrayView2};
 
+use self::scores::Of;
+pub(crate) use self::scores::SourceScores;
 use super::postings::Postings;
 use super::rows::Rows;
 use super::terms::{TermKey, Terms, each_term, number};
 use super::vectors::dot;
 use crate::catalog::Catalog;
-use crate::ranking::{Scored, ToolId, ToolSet, top_k_of};
+use crate::ranking::{ToolId, ToolSet};
 use crate::saved::{SavedError, SavedFile, Writer};
 use crate::text::{Analyzer, TermKind};
 
@@ -36,114 +39,8 @@ const B: f32 = 0.75;
 /// What a pair of words counts beside a word.
 const PAIR_WEIGHT: f32 = 0.25;
 
-/// The tools of how many sources are looked at whatever they say themselves: a source may tell more of a tool than that.
-const BEST_SOURCES: usize = 8;
-
 /// A mean counts as if so many tools more were in the source, each like the catalog's tools on average.
 const TOOLS_ON_AVERAGE: f32 = 3.0;
-
-/// One score per source of a catalog, and whose it is.
-#[derive(Debug, Clone)]
-pub(crate) struct SourceScores {
-    of: Of,
-    scores: Vec<f32>,
-}
-
-/// Which tool is of which source.
-#[derive(Debug, Clone, Default)]
-struct Of {
-    /// The number of each tool's source.
-    numbers: Arc<[u32]>,
-    /// Where each run of tools of one source ends: the tools of a source stand together in most catalogs, and are added up
-    /// together then.
-    ends: Arc<[usize]>,
-}
-
-impl Of {
-    fn new(numbers: Vec<u32>) -> Self {
-        let is_end = |at: &usize| numbers.get(*at) != numbers.get(at - 1);
-        let ends = (1..=numbers.len()).filter(is_end).collect();
-        Self { numbers: numbers.into(), ends }
-    }
-
-    /// Returns the runs of tools of one source, each with the number of that.
-    fn runs(&self) -> impl Iterator<Item = (Range<usize>, usize)> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(self.ends.iter()).map(|(start, &end)| (start..end, self.numbers[start] as usize))
-    }
-
-    /// Adds the tools of the sources with the largest scores that exceed `floor`.
-    fn add_best(&self, scores: &[f32], floor: f32, tools: &mut ToolSet) {
-        let best = top_k_of(scores, &vec![true; scores.len()], BEST_SOURCES);
-        let is_best = |source: usize| best.iter().any(|best| best.tool.index() == source && best.score > floor);
-        for (run, _) in self.runs().filter(|(_, source)| is_best(*source)) {
-            run.for_each(|place| tools.add(ToolId::from_index(place)));
-        }
-    }
-}
-
-impl SourceScores {
-    /// Adds the tools of the best sources, as far as these score more than nothing.
-    pub(crate) fn add_best(&self, tools: &mut ToolSet) {
-        self.of.add_best(&self.scores, 0.0, tools);
-    }
-
-    /// Returns the score of the source of the tool at a place.
-    pub(crate) fn of(&self, place: usize) -> f32 {
-        self.scores[self.of.numbers[place] as usize]
-    }
-
-    /// Keeps those of some tools.
-    pub(crate) fn restrict(&mut self, scored: &Scored) {
-        self.of = Of::new(scored.of(&self.of.numbers).into_owned());
-    }
-
-    /// Returns the score of each tool's source, in registration order.
-    pub(crate) fn by_tool(&self) -> impl Iterator<Item = f32> {
-        self.of.numbers.iter().map(|&source| self.scores[source as usize])
-    }
-
-    /// Adds the score of each tool's source to the tool's value.
-    pub(crate) fn add_to(&self, values: &mut [f32]) {
-        for (run, source) in self.of.runs() {
-            values[run].iter_mut().for_each(|value| *value += self.scores[source]);
-        }
-    }
-
-    /// Returns the largest score of a source of which a tool is admitted; negative infinity where there is none.
-    pub(crate) fn best(&self, admitted: &[bool]) -> f32 {
-        let runs = self.of.runs().filter(|(run, _)| admitted[run.clone()].contains(&true));
-        runs.map(|(_, source)| self.scores[source]).fold(f32::NEG_INFINITY, f32::max)
-    }
-
-    /// Adds scores of the same sources, each as often as `weight` says.
-    pub(crate) fn add(&mut self, weight: f32, others: &Self) {
-        self.scores.iter_mut().zip(&others.scores).for_each(|(score, other)| *score += weight * other);
-    }
-
-    /// Moves each score by a share towards that of `others`.
-    pub(crate) fn mix(&mut self, others: &Self, share: f32) {
-        self.scores.iter_mut().zip(&others.scores).for_each(|(score, other)| *score += share * (other - *score));
-    }
-
-    /// Returns the same sources with scores of 0.
-    pub(crate) fn silent(&self) -> Self {
-        Self { of: self.of.clone(), scores: vec![0.0; self.scores.len()] }
-    }
-
-    /// Puts tools behind these, each of a source of its own with such a score.
-    pub(crate) fn with_lone(&self, scores: impl Iterator<Item = f32>) -> Self {
-        let mut both = self.scores.clone();
-        both.extend(scores);
-        let lone = (self.scores.len()..both.len()).map(number);
-        Self { of: Of::new(self.of.numbers.iter().copied().chain(lone).collect()), scores: both }
-    }
-
-    /// Leaves out the first `tools` tools.
-    pub(crate) fn skip(&mut self, tools: usize) {
-        self.of = Of::new(self.of.numbers[tools..].to_vec());
-    }
-}
 
 /// The sections of a saved index that hold what sources say; they are missing where sources tell nothing.
 const NAME: &str = "source-words";

@@ -1,13 +1,13 @@
 //! The semantic index: one unit vector a tool, all of which are searched.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
-use foldhash::HashMap;
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 use pulp::{Arch, NullaryFnOnce};
 
 use super::before::Before;
+use super::lately::Lately;
 use super::rows::{MAX_DIMENSIONS, Rows};
 use super::segment::Segments;
 use super::sketch::{self, Sketch};
@@ -25,9 +25,6 @@ use crate::text::{EmbeddingText, Field};
 const TEXTS_PER_WRITE: usize = 1024;
 /// The same under a deadline, which interrupts.
 const TEXTS_PER_HURRIED_WRITE: usize = 32;
-
-/// The words of how many tools are kept, some 8 KiB each with vectors of 256 dimensions.
-const MOST_CUT: usize = 2_048;
 
 /// So many vectors are looked at before similarities are worked out.
 const MANY: usize = 8_192;
@@ -59,8 +56,7 @@ pub(crate) struct Vectors {
     many: usize,
     /// Made when it is asked for.
     overview: OnceLock<Overview>,
-    /// The words of tools that were asked for last.
-    words: Mutex<HashMap<ToolId, Arc<ToolWords>>>,
+    words: Lately<ToolWords>,
 }
 
 /// The cosine similarities of tools to some vectors of a request: by vector, then by tool.
@@ -112,23 +108,12 @@ pub(crate) struct TellingWord {
 
 impl Vectors {
     pub(super) fn new(embedder: Arc<dyn Embedder>, segments: Segments, model: usize) -> Self {
-        Self { embedder, segments, model, many: MANY, overview: OnceLock::new(), words: Mutex::default() }
+        Self { embedder, segments, model, many: MANY, overview: OnceLock::new(), words: Lately::default() }
     }
 
     /// Returns the words of a tool: as they were cut before, where it was asked for lately.
     pub(crate) fn words(&self, tool: ToolId, cut: impl FnOnce() -> ToolWords) -> Arc<ToolWords> {
-        let known = || self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(words) = known().get(&tool) {
-            return Arc::clone(words);
-        }
-        let words = Arc::new(cut());
-        let mut known = known();
-        // What is asked for often is soon known again.
-        if known.len() >= MOST_CUT {
-            known.clear();
-        }
-        known.insert(tool, Arc::clone(&words));
-        words
+        self.words.of(tool, cut)
     }
 
     /// Embeds a request, and the conversation that it is a part of, at once. A sentence that the model knows nothing of

@@ -309,6 +309,10 @@ impl Iterator for Words<'_> {
 
 /// Returns `true` if a word ends between `previous` and `current`, which `behind` follows.
 fn is_boundary(previous: char, current: char, mut behind: Chars<'_>) -> bool {
+    // Most letters are told at a glance.
+    if previous.is_ascii_lowercase() && current.is_ascii_lowercase() {
+        return false;
+    }
     !current.is_alphanumeric()
         || is_unspaced(current)
         || previous.is_numeric() != current.is_numeric()

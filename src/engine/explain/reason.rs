@@ -1,6 +1,6 @@
 //! One sentence that says why a tool was picked.
 
-use std::collections::BTreeSet;
+use std::borrow::Borrow;
 
 use super::super::ranked::{Custom, Ranked};
 use crate::access::Access;
@@ -184,9 +184,8 @@ fn matched_words(evidence: &KeywordEvidence) -> Option<String> {
         if is_same(word, meets) { format!("{word:?}") } else { format!("{word:?} as {meets:?}") }
     };
     let words: Vec<String> = terms.iter().take(QUOTED_WORDS).map(|term| quoted(term)).collect();
-    let found: BTreeSet<Field> = terms.iter().take(QUOTED_WORDS).flat_map(|term| term.fields.iter().copied()).collect();
-    let fields: Vec<String> =
-        Field::ALL.iter().filter(|field| found.contains(field)).map(|field| field.label().to_owned()).collect();
+    let is_quoted = |field: &&Field| terms.iter().take(QUOTED_WORDS).any(|term| term.fields.contains(field));
+    let fields: Vec<&str> = Field::ALL.iter().filter(is_quoted).map(|field| field.label()).collect();
     let more = terms.len().saturating_sub(QUOTED_WORDS);
     let verb = if terms.len() == 1 { "matches" } else { "match" };
     let words = if more > 0 { format!("{} and {more} more", words.join(", ")) } else { enumerate(&words) };
@@ -225,10 +224,10 @@ fn is_same(a: &str, b: &str) -> bool {
 }
 
 /// `a`, `a and b`, `a, b and c`.
-fn enumerate(items: &[String]) -> String {
+fn enumerate<T: Borrow<str>>(items: &[T]) -> String {
     match items {
         [] => String::new(),
-        [one] => one.clone(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+        [one] => one.borrow().to_owned(),
+        [first @ .., last] => format!("{} and {}", first.join(", "), last.borrow()),
     }
 }

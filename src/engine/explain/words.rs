@@ -27,12 +27,12 @@ pub(super) struct RequestWords<'a> {
     words: Vec<&'a str>,
     /// Shape: words × dimensions; a row is the sum over the places where the word stands.
     vectors: Array2<f32>,
-    /// The same, as the words of tools are kept.
+    /// Which words may be reasons.
+    telling: Vec<usize>,
+    /// The vectors of these, as the words of tools are kept.
     rows: Rows,
-    /// The length of each word's vector.
+    /// The lengths of these.
     lengths: Vec<f32>,
-    /// Whether the word may be a reason.
-    telling: Vec<bool>,
     /// Length of the sum of all vectors.
     length: f32,
 }
@@ -57,9 +57,10 @@ impl<'a> RequestWords<'a> {
         }
         let vectors = Array2::from_shape_vec((words.len(), vectors.ncols()), distinct).ok()?;
         let function_words = FunctionWords::of(words.iter().copied());
-        let telling = words.iter().map(|word| is_telling(word, &function_words)).collect();
-        let lengths = vectors.rows().into_iter().map(self::length).collect();
-        Some(Self { words, rows: Rows::of(vectors.view()), vectors, lengths, telling, length })
+        let telling: Vec<usize> = (0..words.len()).filter(|&word| is_telling(words[word], &function_words)).collect();
+        let lengths = telling.iter().map(|&word| self::length(vectors.row(word))).collect();
+        let rows = Rows::of(vectors.select(Axis(0), &telling).view());
+        Some(Self { words, vectors, telling, rows, lengths, length })
     }
 
     /// Returns what each word adds to the cosine similarity to a tool's unit vector.
@@ -70,24 +71,25 @@ impl<'a> RequestWords<'a> {
     /// Returns the words that bring a tool nearest, the weightiest first, each with the word that it meets best.
     pub(super) fn evidence(&self, vectors: &Vectors, tool: &Tool, id: ToolId) -> Vec<WordEvidence> {
         let contributions = self.contributions(vectors.of(id).view());
-        let tells = |&word: &usize| contributions[word] >= LEAST_CONTRIBUTION && self.telling[word];
-        let mut weighty: Vec<usize> = (0..self.words.len()).filter(tells).collect();
-        weighty.sort_by(|&a, &b| contributions[b].total_cmp(&contributions[a]));
+        let contribution = |place: usize| contributions[self.telling[place]];
+        let mut weighty: Vec<usize> =
+            (0..self.telling.len()).filter(|&place| contribution(place) >= LEAST_CONTRIBUTION).collect();
+        weighty.sort_by(|&a, &b| contribution(b).total_cmp(&contribution(a)));
         weighty.truncate(MAX_WORDS);
         let words = vectors.words(id, || cut(vectors.embedder().as_ref(), tool));
-        let asked = Rows::gathered(weighty.iter().map(|&word| (&self.rows, word))).unwrap_or_default();
+        let asked = Rows::gathered(weighty.iter().map(|&place| (&self.rows, place))).unwrap_or_default();
         let products = words.vectors.products(&asked);
-        let evidence = weighty.iter().zip(products).filter_map(|(&word, products)| {
+        let evidence = weighty.iter().zip(products).filter_map(|(&place, products)| {
             // Of equal ones the first.
             let best = (0..words.words.len()).rev().max_by(|&a, &b| products[a].total_cmp(&products[b]));
             let other = best.filter(|&other| products[other] > 0.0)?;
             let TellingWord { text, field, length: met } = &words.words[other];
             Some(WordEvidence {
-                word: self.words[word].to_owned(),
-                contribution: contributions[word],
+                word: self.words[self.telling[place]].to_owned(),
+                contribution: contribution(place),
                 meets: text.clone(),
                 field: *field,
-                similarity: (products[other] / (self.lengths[word] * met)).min(1.0),
+                similarity: (products[other] / (self.lengths[place] * met)).min(1.0),
             })
         });
         evidence.collect()
