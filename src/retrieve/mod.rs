@@ -13,7 +13,7 @@ mod terms;
 pub(crate) use examples::{ExampleScores, Similar};
 pub(crate) use keyword::keyword;
 pub(crate) use semantic::semantic;
-pub(crate) use terms::{FoundTerm, QueryTerm, query_terms};
+pub(crate) use terms::{FoundTerm, query_terms};
 
 use ndarray::ArrayView2;
 
