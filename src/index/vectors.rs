@@ -56,6 +56,7 @@ pub(crate) struct Vectors {
     many: usize,
     /// Made when it is asked for.
     overview: OnceLock<Overview>,
+    /// Some 8 KiB a tool with vectors of 256 dimensions.
     words: Lately<ToolWords>,
 }
 

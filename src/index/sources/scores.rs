@@ -77,7 +77,7 @@ impl SourceScores {
         }
     }
 
-    /// Returns the largest score of a source of which a tool is admitted; negative infinity where there is none.
+    /// Returns the largest score of the sources that have an eligible tool; negative infinity where none has.
     pub(crate) fn best(&self, admitted: &[bool]) -> f32 {
         let runs = self.of.runs().filter(|(run, _)| admitted[run.clone()].contains(&true));
         runs.map(|(_, source)| self.scores[source]).fold(f32::NEG_INFINITY, f32::max)
