@@ -113,37 +113,26 @@ pub(crate) fn top_k(candidates: impl Iterator<Item = Candidate>, k: usize) -> Ra
 
 /// How many values are looked at together.
 const CHUNK: usize = 16;
+/// How many of them are compared with so many others at once.
+const LANES: usize = 8;
 
 /// Returns the best `k` in order of the tools that are admitted, each with its value: as [`top_k`], in a fraction of the time
 /// for a small `k`, as most chunks of values hold none that is large enough.
 ///
 /// # Complexity
 ///
-/// Linear in the number of values, plus `k` for each that is among the best up to it.
+/// Linear in the number of values.
 pub(crate) fn top_k_of(values: &[f32], admitted: &[bool], k: usize) -> Ranking {
-    let mut ranking = Ranking::new();
-    // What is less than the worst of `k` that are known is passed over.
-    let mut least = f32::NEG_INFINITY;
-    for (chunk, (values, admitted)) in values.chunks(CHUNK).zip(admitted.chunks(CHUNK)).enumerate() {
-        if k == 0 || largest(values) < least {
-            continue;
-        }
-        for (place, (&score, _)) in values.iter().zip(admitted).enumerate().filter(|(_, (_, admitted))| **admitted) {
-            if score < least {
-                continue;
-            }
-            let candidate = Candidate { tool: ToolId::from_index(chunk * CHUNK + place), score };
-            let place = ranking.partition_point(|better| better.better_first(&candidate).is_lt());
-            if place < k {
-                ranking.truncate(k - 1);
-                ranking.insert(place, candidate);
-            }
-            if ranking.len() == k {
-                least = ranking[k - 1].score;
-            }
-        }
-    }
-    ranking
+    let most: Vec<f32> = values.chunks(CHUNK).zip(admitted.chunks(CHUNK)).map(largest_admitted).collect();
+    // So many chunks have a tool that reaches it.
+    let least = match k.checked_sub(1) {
+        Some(last) if last < most.len() => *most.clone().select_nth_unstable_by(last, |a, b| b.total_cmp(a)).1,
+        _ => f32::NEG_INFINITY,
+    };
+    let chunks = most.iter().enumerate().filter(|(_, most)| **most >= least);
+    let places = chunks.flat_map(|(chunk, _)| chunk * CHUNK..values.len().min((chunk + 1) * CHUNK));
+    let reaching = places.filter(|&place| admitted[place] && values[place] >= least);
+    top_k(reaching.map(|place| Candidate { tool: ToolId::from_index(place), score: values[place] }), k)
 }
 
 /// Returns the places of the values that are at least `least`, ascending. Chunks of values that have none are passed over together.
@@ -220,22 +209,36 @@ pub(crate) fn largest_of(values: &[f32], admitted: &[bool]) -> f32 {
     let mut most = f32::NEG_INFINITY;
     for (values, admitted) in values.chunks(CHUNK).zip(admitted.chunks(CHUNK)) {
         if largest(values) > most {
-            let found = values.iter().zip(admitted).filter(|(_, admitted)| **admitted);
-            most = found.fold(most, |most, (&value, _)| if value > most { value } else { most });
+            most = most.max(largest_admitted((values, admitted)));
         }
     }
     most
 }
 
+/// Returns the largest of the values of tools that are admitted; negative infinity where none is.
+fn largest_admitted((values, admitted): (&[f32], &[bool])) -> f32 {
+    let of = |(&value, &admitted): (&f32, &bool)| if admitted { value } else { f32::NEG_INFINITY };
+    let ((values, rest), (admitted, rest_admitted)) = (values.as_chunks::<LANES>(), admitted.as_chunks::<LANES>());
+    let mut most = [f32::NEG_INFINITY; LANES];
+    for chunk in values.iter().zip(admitted) {
+        let chunk = chunk.0.iter().zip(chunk.1).map(of);
+        most.iter_mut().zip(chunk).for_each(|(most, value)| *most = larger(*most, value));
+    }
+    most.into_iter().chain(rest.iter().zip(rest_admitted).map(of)).fold(f32::NEG_INFINITY, larger)
+}
+
 /// Returns the largest of some values, each of which is a number; negative infinity where there is none.
 pub(crate) fn largest(values: &[f32]) -> f32 {
-    let larger = |a: f32, b: f32| if a > b { a } else { b };
-    let (chunks, rest) = values.as_chunks::<8>();
-    let mut most = [f32::NEG_INFINITY; 8];
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    let mut most = [f32::NEG_INFINITY; LANES];
     for chunk in chunks {
         most.iter_mut().zip(chunk).for_each(|(most, &value)| *most = larger(*most, value));
     }
     most.into_iter().chain(rest.iter().copied()).fold(f32::NEG_INFINITY, larger)
+}
+
+fn larger(a: f32, b: f32) -> f32 {
+    if a > b { a } else { b }
 }
 
 #[cfg(test)]

@@ -190,7 +190,8 @@ pub struct BlockedMatch {
     /// What its score would have been, 0..1.
     pub score: f32,
     /// Every reason why it may not be used.
-    pub reasons: Vec<IneligibleReason>,
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<IneligibleReason>))]
+    pub reasons: Arc<[IneligibleReason]>,
 }
 
 /// A picked tool.
@@ -354,8 +355,9 @@ pub struct IneligibleTool {
     /// The ids of the picked tools that require it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required_by: Vec<String>,
-    /// Every reason.
-    pub reasons: Vec<IneligibleReason>,
+    /// Every reason; tools of equal policies share them.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<IneligibleReason>))]
+    pub reasons: Arc<[IneligibleReason]>,
 }
 
 /// An alias that shall no longer be used, and is.

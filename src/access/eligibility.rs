@@ -28,16 +28,16 @@ pub struct Eligibility {
 #[derive(Debug)]
 struct Verdicts {
     grouping: Arc<Grouping>,
-    by_policy: Vec<Vec<IneligibleReason>>,
+    by_policy: Vec<Arc<[IneligibleReason]>>,
     /// By group; empty where all sources are admitted.
     by_source: Vec<Option<IneligibleReason>>,
 }
 
 impl Verdicts {
     /// Returns the reasons that apply to a group: those of its policy, and that of its source.
-    fn of(&self, group: usize) -> [&[IneligibleReason]; 2] {
+    fn of(&self, group: usize) -> (&Arc<[IneligibleReason]>, &[IneligibleReason]) {
         let of_source = self.by_source.get(group).map_or(&[][..], Option::as_slice);
-        [&self.by_policy[self.grouping.groups[group].policy], of_source]
+        (&self.by_policy[self.grouping.groups[group].policy], of_source)
     }
 }
 
@@ -50,8 +50,8 @@ impl Eligibility {
         let grouping = catalog.grouping();
         let by_tool = access.by_tool(names)?;
         let sources = SourceVerdict::new(access, catalog.sources().known());
-        let by_policy: Vec<Vec<IneligibleReason>> =
-            grouping.policies.iter().map(|tool| access.verdict(catalog.outline(*tool))).collect();
+        let by_policy: Vec<Arc<[IneligibleReason]>> =
+            grouping.policies.iter().map(|tool| access.verdict(catalog.outline(*tool)).into()).collect();
         let by_source: Vec<Option<IneligibleReason>> = if sources.admits_all() {
             Vec::new()
         } else {
@@ -59,7 +59,8 @@ impl Eligibility {
         };
         let verdicts = Verdicts { grouping: Arc::clone(grouping), by_policy, by_source };
         let admits: Vec<bool> = (0..grouping.groups.len())
-            .map(|group| verdicts.of(group).iter().all(|reasons| reasons.is_empty()))
+            .map(|group| verdicts.of(group))
+            .map(|(of_policy, of_source)| of_policy.is_empty() && of_source.is_empty())
             .collect();
         let mut admitted: Vec<bool> = if admits.iter().all(|admits| *admits) {
             vec![true; catalog.len()]
@@ -145,25 +146,27 @@ impl Eligibility {
     }
 
     /// Returns every reason why the caller may not see and run the tool; none where it may.
-    pub fn reasons(&self, tool: ToolId) -> Vec<IneligibleReason> {
-        match self.reasons_of(tool) {
-            // As with most tools: quicker than to put three together.
-            [of_policy, [], []] => of_policy.to_vec(),
-            several => several.concat(),
+    pub fn reasons(&self, tool: ToolId) -> Arc<[IneligibleReason]> {
+        let own = self.by_tool.get(&tool).map_or(&[][..], Vec::as_slice);
+        match (self.of_group(tool), own) {
+            // As with most tools: those of equal policies share them.
+            (Some((of_policy, [])), []) => Arc::clone(of_policy),
+            (Some((of_policy, of_source)), own) => [of_policy, of_source, own].concat().into(),
+            (None, own) => own.into(),
         }
     }
 
     /// Returns `true` if one of the reasons why the caller may not see and run the tool is of this kind.
     pub(crate) fn has_reason(&self, tool: ToolId, is_wanted: impl Fn(&IneligibleReason) -> bool) -> bool {
-        self.reasons_of(tool).into_iter().flatten().any(is_wanted)
+        let of_group =
+            self.of_group(tool).into_iter().flat_map(|(of_policy, of_source)| of_policy.iter().chain(of_source));
+        of_group.chain(self.by_tool.get(&tool).into_iter().flatten()).any(is_wanted)
     }
 
-    /// Returns the reasons of the tool's policy, of its source and of its own.
-    fn reasons_of(&self, tool: ToolId) -> [&[IneligibleReason]; 3] {
-        let group =
-            self.verdicts.as_ref().and_then(|verdicts| Some((verdicts, *verdicts.grouping.of.get(tool.index())?)));
-        let [of_policy, of_source] = group.map_or([&[][..]; 2], |(verdicts, group)| verdicts.of(group as usize));
-        [of_policy, of_source, self.by_tool.get(&tool).map_or(&[][..], Vec::as_slice)]
+    /// Returns the reasons that apply to the tool's group, where they are known: those of its policy, and that of its source.
+    fn of_group(&self, tool: ToolId) -> Option<(&Arc<[IneligibleReason]>, &[IneligibleReason])> {
+        let verdicts = self.verdicts.as_ref()?;
+        verdicts.grouping.of.get(tool.index()).map(|&group| verdicts.of(group as usize))
     }
 
     /// Returns how many tools are ineligible; of a part of a larger catalog, how many of that.

@@ -1,5 +1,7 @@
 //! What can go wrong with a model's call.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -54,7 +56,7 @@ pub enum CallError {
         /// The tool's id.
         tool: String,
         /// Every reason.
-        reasons: Vec<IneligibleReason>,
+        reasons: Arc<[IneligibleReason]>,
     },
     /// The arguments are larger than is read.
     #[error("the arguments of {tool} are {bytes} bytes or more, and at most {most} are read; send less at once")]

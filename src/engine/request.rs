@@ -1,6 +1,7 @@
 //! What a request and its options come to for one catalog: who may be seen, what is named, and what is in use.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
 use super::signals::models;
 use crate::access::{Eligibility, named};
@@ -21,7 +22,7 @@ pub(super) struct Request<'a> {
     pub(super) options: &'a PickOptions,
     pub(super) deadline: Deadline,
     pub(super) mode: Mode,
-    pub(super) eligibility: Eligibility,
+    pub(super) eligibility: Arc<Eligibility>,
     /// Untrusted tools that are eligible, each with the eligible tool that it copies: they are not ranked.
     pub(super) copies: BTreeMap<ToolId, ToolId>,
     /// The tools that are ranked, where these are not all that are eligible.
@@ -47,7 +48,7 @@ impl<'a> Request<'a> {
         options.check()?;
         let mode = mode(index, options)?;
         let always = always(index, options)?;
-        let eligibility = options.access.decide(&index.catalog, &index.names)?;
+        let eligibility = index.eligibility(&options.access)?;
         let trusted_sources = index.catalog.sources().permitted(&options.trusted_sources);
         let mentions = index.names.mentions(query.wanted());
         let in_use = InUse::new(&index.names, query, options);
@@ -106,7 +107,7 @@ impl<'a> Request<'a> {
 
     /// Asks of these tools alone, each of which may be seen, whatever the request names.
     pub(super) fn ask_only_of(&mut self, tools: &[ToolId]) {
-        self.eligibility = Eligibility::only(tools, self.index.catalog.len());
+        self.eligibility = Arc::new(Eligibility::only(tools, self.index.catalog.len()));
         (self.copies, self.rankable) = (BTreeMap::new(), None);
         self.mentions.clear();
         self.in_use = InUse::default();
@@ -114,7 +115,7 @@ impl<'a> Request<'a> {
 
     /// Returns which tools are ranked: those that are eligible, without copies.
     pub(super) fn rankable(&self) -> &Eligibility {
-        self.rankable.as_ref().unwrap_or(&self.eligibility)
+        self.rankable.as_ref().unwrap_or(&*self.eligibility)
     }
 
     /// Returns the eligible tools that stay whatever their score.

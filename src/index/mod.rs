@@ -26,7 +26,7 @@ mod vectors;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
@@ -47,6 +47,7 @@ pub(crate) use sources::{SourceRow, SourceScores, Sources};
 pub(crate) use twins::Twins;
 pub(crate) use vectors::{Cosines, RequestVectors, TellingWord, ToolWords, Vectors, products};
 
+use crate::access::{Access, AccessError, Eligibility};
 use crate::catalog::Catalog;
 use crate::deadline::Deadline;
 use crate::embed::{CacheStatus, Embedder, ModelKind};
@@ -101,6 +102,8 @@ pub(crate) struct Index {
     pub(crate) copies: Copies,
     pub(crate) keyword: KeywordIndex,
     own_words: Lately<OwnWords>,
+    /// Whom the last request came from, and which tools it could be answered with.
+    decided: Mutex<Option<(Access, Arc<Eligibility>)>>,
     /// What the tools of each source say together, where sources tell something.
     pub(crate) sources: Option<Sources>,
     /// One a model; the last one is the model that was chosen.
@@ -166,6 +169,17 @@ impl Index {
         self.own_words.of(tool, || OwnWords::of(self.catalog.tool(tool)))
     }
 
+    /// Decides on every tool; once for requests that come from the same caller one after the other.
+    pub(crate) fn eligibility(&self, access: &Access) -> Result<Arc<Eligibility>, AccessError> {
+        let decided = || self.decided.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, eligibility)) = decided().as_ref().filter(|(known, _)| known == access) {
+            return Ok(Arc::clone(eligibility));
+        }
+        let eligibility = Arc::new(access.decide(&self.catalog, &self.names)?);
+        *decided() = Some((access.clone(), Arc::clone(&eligibility)));
+        Ok(eligibility)
+    }
+
     /// Goes without the optional model after all.
     pub(crate) fn leave_out(&mut self, reason: &str) {
         self.vectors.retain(|vectors| vectors.embedder().kind() == ModelKind::Static);
@@ -184,8 +198,8 @@ impl Index {
         let vectors = vectors.map(|(model, embedder)| Vectors::new(embedder, segments.clone(), model)).collect();
         let (twins, copies) = (Twins::of_catalog(&catalog, &segments)?, Copies::of(&catalog)?);
         let keyword = KeywordIndex::new(segments);
-        let own_words = Lately::default();
-        Ok(Self { catalog, names, twins, copies, keyword, own_words, sources, vectors, left_out: None, cache })
+        let (own_words, decided) = Default::default();
+        Ok(Self { catalog, names, twins, copies, keyword, own_words, decided, sources, vectors, left_out: None, cache })
     }
 
     /// Saves all of it in a folder, in the place of what was saved there before.
@@ -279,4 +293,26 @@ pub struct IndexStats {
     pub cache: Option<CacheStatus>,
     /// Digest of the catalog.
     pub catalog: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Tool;
+
+    #[test]
+    fn what_was_decided_counts_for_the_same_caller_alone() {
+        let risky = Tool { safe: Some(false), ..Tool::without_arguments("wipe", "Wipes a disk") };
+        let catalog = Catalog::from_tools([Tool::without_arguments("list", "Lists disks"), risky]).expect("valid");
+        let index = Index::build(catalog, IndexConfig::default()).expect("it can be indexed");
+        let (careful, bold) = (Access::default(), Access { allow_unsafe: true, ..Access::default() });
+        let unclear = Access { max_cost: Some(f64::NAN), ..Access::default() };
+        let ask = |access: &Access| index.eligibility(access);
+        let first = ask(&careful).expect("it can be decided");
+        assert_eq!(first.flags(), [true, false]);
+        assert!(Arc::ptr_eq(&first, &ask(&careful.clone()).expect("it is known")));
+        assert_eq!(ask(&unclear).expect_err("NaN"), AccessError::InvalidCost);
+        assert_eq!(ask(&bold).expect("it can be decided").flags(), [true, true]);
+        assert_eq!(ask(&careful).expect("it can be decided").flags(), [true, false]);
+    }
 }

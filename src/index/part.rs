@@ -3,7 +3,7 @@
 //! What depends on one tool alone lies in its [`Row`]; what is counted over all tools is told: how many there are, how long they are
 //! on average, and how many hold each term of the request. So the scores of a part are those of the whole.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use foldhash::{HashMap, HashMapExt};
 use rayon::prelude::*;
@@ -183,6 +183,7 @@ impl Index {
             vectors: of.vectors(&segments),
             keyword: keyword(segments),
             own_words: Lately::default(),
+            decided: Mutex::default(),
             sources,
             catalog,
             left_out: None,

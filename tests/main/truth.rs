@@ -39,7 +39,7 @@ fn the_best_match_that_may_not_be_used_is_told_with_its_reasons() {
     };
     let selection = told(TellBlocked::ExceptRoles, Access::default());
     let blocked = selection.blocked.expect("a better tool is unsafe");
-    assert_eq!((blocked.tool_id.as_str(), blocked.reasons), ("home/lockDoor", vec![IneligibleReason::Unsafe]));
+    assert_eq!((blocked.tool_id.as_str(), &*blocked.reasons), ("home/lockDoor", &[IneligibleReason::Unsafe][..]));
     assert!(selection.picks.iter().all(|pick| pick.score < blocked.score));
     assert_eq!(told(TellBlocked::Never, Access::default()).blocked, None);
     let allowed = told(TellBlocked::ExceptRoles, Access { allow_unsafe: true, ..Access::default() });

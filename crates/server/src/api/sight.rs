@@ -50,7 +50,7 @@ pub(super) fn hide(view: &View, selection: &mut Selection) {
     ineligible.tools.retain(|tool| is_there(&tool.tool_id) && !is_hidden(&tool.reasons));
     ineligible.total = ineligible.tools.len();
     ineligible.counts.clear();
-    for reason in ineligible.tools.iter().flat_map(|tool| &tool.reasons) {
+    for reason in ineligible.tools.iter().flat_map(|tool| &*tool.reasons) {
         *ineligible.counts.entry(reason.code()).or_default() += 1;
     }
     selection.blocked = selection.blocked.take().filter(|blocked| is_there(&blocked.tool_id));
