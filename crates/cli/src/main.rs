@@ -75,6 +75,15 @@ use tracing_subscriber::{EnvFilter, Layer};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// Makes what gateways run on, with a thread by which memory goes back to the system while nobody asks for any; a command that ends at
+/// once needs none. Where the system knows no such threads it goes back a little later.
+#[cfg(feature = "server")]
+fn gateway_runtime() -> io::Result<tokio::runtime::Runtime> {
+    #[cfg(not(target_env = "msvc"))]
+    let _: Result<(), _> = tikv_jemalloc_ctl::background_thread::write(true);
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+}
+
 /// The few tools a request needs, out of thousands, with a reason for every pick and every exclusion.
 #[derive(Parser)]
 #[command(name = "picktools", version, about, propagate_version = true, after_help = EXIT_CODES)]

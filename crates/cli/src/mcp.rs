@@ -335,7 +335,7 @@ fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
 impl McpCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let options = self.gateway.options(&self.servers, Share::All)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let runtime = crate::gateway_runtime()?;
         let served = runtime.block_on(async {
             let gateway = Gateway::open(options)?;
             let served = tokio::select! {

@@ -84,7 +84,7 @@ impl ServeCommand {
         let models = [("OpenAI", "/v1", proxy.openai.is_some()), ("Anthropic", "", proxy.anthropic.is_some())];
         let models = models.into_iter().filter(|&(_, _, is_set)| is_set).map(|(name, base, _)| (name, base));
         let scheme = if http.tls.is_some() { "https" } else { "http" };
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let runtime = crate::gateway_runtime()?;
         runtime.block_on(async {
             let gateway = Gateway::open(options)?;
             let served = async {
