@@ -123,15 +123,13 @@ const LANES: usize = 8;
 ///
 /// Linear in the number of values.
 pub(crate) fn top_k_of(values: &[f32], admitted: &[bool], k: usize) -> Ranking {
-    let most: Vec<f32> = values.chunks(CHUNK).zip(admitted.chunks(CHUNK)).map(largest_admitted).collect();
+    let mut most: Vec<f32> = values.chunks(CHUNK).zip(admitted.chunks(CHUNK)).map(largest_admitted).collect();
     // So many chunks have a tool that reaches it.
     let least = match k.checked_sub(1) {
-        Some(last) if last < most.len() => *most.clone().select_nth_unstable_by(last, |a, b| b.total_cmp(a)).1,
+        Some(last) if last < most.len() => *most.select_nth_unstable_by(last, |a, b| b.total_cmp(a)).1,
         _ => f32::NEG_INFINITY,
     };
-    let chunks = most.iter().enumerate().filter(|(_, most)| **most >= least);
-    let places = chunks.flat_map(|(chunk, _)| chunk * CHUNK..values.len().min((chunk + 1) * CHUNK));
-    let reaching = places.filter(|&place| admitted[place] && values[place] >= least);
+    let reaching = reaching(values, least).filter(|&place| admitted[place]);
     top_k(reaching.map(|place| Candidate { tool: ToolId::from_index(place), score: values[place] }), k)
 }
 
