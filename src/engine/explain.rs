@@ -399,9 +399,10 @@ impl<'a> Explainer<'a> {
         // Of equal sentences any will do: what counts is the sum.
         let best = (0..MAX_SENTENCES).max_by(|&a, &b| by_sentence[a].total_cmp(&by_sentence[b]));
         let own = self.request.index.own_words(tool);
+        let definition = self.request.index.catalog.tool(tool);
         let evidence = matches.into_iter().map(|(query, contribution, fields)| {
             let within = query.sentences().any(|sentence| Some(sentence) == best);
-            let own = own.find(&query.term, query.kind, &query.word, fields[0]);
+            let own = own.find(definition, &query.term, query.kind, &query.word, fields[0]);
             TermEvidence {
                 word: one_line(&query.word, MAX_MEETS_CHARS),
                 value: ValueKind::of_term(&query.term),

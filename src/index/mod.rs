@@ -166,7 +166,7 @@ impl Index {
 
     /// Returns the words of a tool, as it has them.
     pub(crate) fn own_words(&self, tool: ToolId) -> Arc<OwnWords> {
-        self.own_words.of(tool, || OwnWords::of(self.catalog.tool(tool)))
+        self.own_words.of(tool, OwnWords::default)
     }
 
     /// Decides on every tool; once for requests that come from the same caller one after the other.

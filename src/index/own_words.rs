@@ -1,46 +1,58 @@
 //! Which word of a tool a term of the request was found in: a stem says little to people.
 
-use foldhash::{HashSet, HashSetExt};
+use std::ops::Range;
+use std::sync::OnceLock;
 
 use super::terms::TermKey;
 use crate::catalog::Tool;
-use crate::text::{Analyzer, Field, TermKind, ValueKind, taken, texts};
+use crate::text::{Analyzer, Field, TermKind, ValueKind, taken, texts_of};
 
-/// The words of a tool, as it has them.
+/// The words of a tool, as it has them: of each field from when they are first asked for.
+#[derive(Default)]
 pub(crate) struct OwnWords {
-    /// Different ones in the order in which they stand.
-    words: Vec<(TermKey, Field, Box<str>)>,
+    fields: [OnceLock<Words>; Field::ALL.len()],
     /// The parameters that take kinds of values.
-    takes: Vec<(ValueKind, String)>,
+    takes: OnceLock<Vec<(ValueKind, String)>>,
+}
+
+/// The words of a field.
+struct Words {
+    text: String,
+    /// Where each stands in the text.
+    words: Vec<(TermKey, Range<usize>)>,
 }
 
 impl OwnWords {
-    pub(crate) fn of(tool: &Tool) -> Self {
-        let (mut words, mut known) = (Vec::new(), HashSet::new());
+    /// Returns the word, as the tool has it, of a term that stands in a field: `word` itself if the field has it, whatever its case, else the
+    /// first of the same term. Of a kind of value it is the parameter that takes it. The tool is the same each time.
+    pub(crate) fn find(&self, tool: &Tool, term: &str, kind: TermKind, word: &str, field: Field) -> Option<&str> {
+        if kind == TermKind::Value {
+            let kind = ValueKind::of_term(term)?;
+            let takes = self.takes.get_or_init(|| {
+                taken(tool).into_iter().map(|taken| (taken.kind, taken.by.to_owned())).collect()
+            });
+            return takes.iter().find(|(taken, _)| *taken == kind).map(|(_, by)| by.as_str());
+        }
+        let Words { text, words } = self.fields[field as usize].get_or_init(|| Words::of(tool, field));
+        let key = TermKey::of(term);
+        let same = || words.iter().filter(|(own, _)| *own == key).map(|(_, place)| &text[place.clone()]);
+        same().find(|own| own.eq_ignore_ascii_case(word)).or_else(|| same().next())
+    }
+}
+
+impl Words {
+    fn of(tool: &Tool, field: Field) -> Self {
+        let (mut text, mut words) = (String::new(), Vec::new());
         Analyzer::lend(|analyzer| {
-            for (field, text) in texts(tool) {
-                analyzer.terms(text, |found| {
-                    let word = (TermKey::of(found.term), field, &text[found.start..found.end]);
-                    if known.insert(word) {
-                        words.push((word.0, word.1, word.2.into()));
-                    }
+            for own in texts_of(tool, field) {
+                let start = text.len();
+                text.push_str(own);
+                analyzer.terms(own, |found| {
+                    words.push((TermKey::of(found.term), start + found.start..start + found.end));
                 });
             }
         });
-        let takes = taken(tool).into_iter().map(|taken| (taken.kind, taken.by.to_owned())).collect();
-        Self { words, takes }
-    }
-
-    /// Returns the word, as the tool has it, of a term that stands in a field: `word` itself if the field has it, whatever its case, else the
-    /// first of the same term. Of a kind of value it is the parameter that takes it.
-    pub(crate) fn find(&self, term: &str, kind: TermKind, word: &str, field: Field) -> Option<&str> {
-        if kind == TermKind::Value {
-            let kind = ValueKind::of_term(term)?;
-            return self.takes.iter().find(|(taken, _)| *taken == kind).map(|(_, by)| by.as_str());
-        }
-        let key = TermKey::of(term);
-        let same = || self.words.iter().filter(|own| (own.0, own.1) == (key, field)).map(|own| &*own.2);
-        same().find(|own| own.eq_ignore_ascii_case(word)).or_else(|| same().next())
+        Self { text, words }
     }
 }
 
@@ -54,8 +66,8 @@ mod tests {
     fn a_word_is_found_as_it_stands_and_else_the_first_of_its_term() {
         let mut tool = Tool::without_arguments("bookFlight", "Booked flights; books a flight, Booking flights");
         tool.parameters = Some(json!({"properties": {"day": {"type": "string", "format": "date"}}}));
-        let own = OwnWords::of(&tool);
-        let find = |term: &str, kind, word: &str, field| own.find(term, kind, word, field);
+        let own = OwnWords::default();
+        let find = |term: &str, kind, word: &str, field| own.find(&tool, term, kind, word, field);
         let (word, pair) = (TermKind::Word, TermKind::Pair);
         assert_eq!(find("book", word, "BOOKING", Field::Description), Some("Booking"));
         assert_eq!(find("book", word, "bookings", Field::Description), Some("Booked"));

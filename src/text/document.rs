@@ -70,6 +70,15 @@ pub(crate) fn texts(tool: &Tool) -> Vec<(Field, &str)> {
     texts.into_iter().map(|(field, text)| (field, beginning(text))).collect()
 }
 
+/// Returns what is read of one field, in the same order.
+pub(crate) fn texts_of(tool: &Tool, field: Field) -> impl Iterator<Item = &str> {
+    let all = match field {
+        Field::ParameterNames | Field::ParameterDescriptions | Field::EnumValues => texts(tool),
+        _ => own_texts(tool).into_iter().map(|(field, text)| (field, beginning(text))).collect(),
+    };
+    all.into_iter().filter(move |(own, _)| *own == field).map(|(_, text)| text)
+}
+
 /// The kinds of values that the tool takes, each once.
 pub(crate) fn taken(tool: &Tool) -> Vec<Taken<'_>> {
     let texts: Vec<(Field, &str)> = own_texts(tool).into_iter().map(|(field, text)| (field, beginning(text))).collect();

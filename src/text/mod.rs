@@ -11,6 +11,6 @@ mod values;
 pub use analysis::TermKind;
 pub(crate) use analysis::{AnalyzedTerm, Analyzer, words};
 pub use document::Field;
-pub(crate) use document::{EmbeddingText, taken, texts};
+pub(crate) use document::{EmbeddingText, taken, texts, texts_of};
 pub use values::ValueKind;
 pub(crate) use values::{Taken, Value, values};
