@@ -9,6 +9,8 @@ use std::sync::LazyLock;
 use foldhash::{HashMap, HashMapExt};
 use stop_words::Language;
 
+use crate::text::lower_case;
+
 /// Languages whose lists are of the language alone; a bit each.
 const LANGUAGES: [Language; 20] = [
     Language::Arabic,
@@ -56,12 +58,7 @@ static WORDS: LazyLock<HashMap<&str, u32>> = LazyLock::new(|| {
 
 /// Looks a word up, whatever its case.
 fn look_up(word: &str) -> Option<(&'static str, u32)> {
-    let found = if word.contains(char::is_uppercase) {
-        WORDS.get_key_value(word.to_lowercase().as_str())
-    } else {
-        WORDS.get_key_value(word)
-    };
-    found.map(|(&word, &bits)| (word, bits))
+    WORDS.get_key_value(&*lower_case(word)).map(|(&word, &bits)| (word, bits))
 }
 
 /// The least distinct function words by which a text is in a language other than English.
@@ -69,47 +66,44 @@ const LEAST_WORDS: usize = 2;
 
 /// Returns `true` if a word, whatever its case, carries no intent of its own in any text.
 pub(crate) fn is_stop_word(word: &str) -> bool {
-    FunctionWords::default().contains(word)
+    look_up(word).is_some_and(|(_, bits)| is_function_word(bits, 0))
+}
+
+/// Returns `true` if a word of these bits carries no intent of its own in a text that may be in these languages.
+fn is_function_word(bits: u32, languages: u32) -> bool {
+    bits & (ENGLISH | languages) != 0 || bits & ENGLISH_TOO == 0
 }
 
 /// Returns `true` if a text has a word that carries an intent.
 pub(crate) fn says_something(text: &str) -> bool {
-    let words = || text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    let function_words = FunctionWords::of(words());
-    words().any(|word| !function_words.contains(word))
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    function_words(words.map(|word| (word, true))).contains(&false)
 }
 
-/// The function words of a text, which depend on its language.
-#[derive(Default)]
-pub(crate) struct FunctionWords {
-    /// A bit for each language, other than English, that the text may be in.
-    languages: u32,
+/// Tells of each word of a text, whatever its case, whether it carries no intent of its own. That depends on the language of the text, which
+/// the words with a `true` tell.
+pub(crate) fn function_words<'t>(words: impl Iterator<Item = (&'t str, bool)>) -> Vec<bool> {
+    let found: Vec<_> = words.map(|(word, tells)| (look_up(word), tells)).collect();
+    let languages = languages(found.iter().filter(|(_, tells)| *tells).filter_map(|(found, _)| *found));
+    found.iter().map(|(found, _)| found.is_some_and(|(_, bits)| is_function_word(bits, languages))).collect()
 }
 
-impl FunctionWords {
-    /// Finds out about the languages of a text of these words.
-    pub(crate) fn of<'t>(words: impl Iterator<Item = &'t str>) -> Self {
-        let mut distinct: Vec<(&str, u32)> = words.filter_map(look_up).collect();
-        distinct.sort_unstable();
-        distinct.dedup();
-        // Those of English, those that a language shares with it, and those that a language does not.
-        let (mut english, mut shared, mut own) = (0, [0; LANGUAGES.len()], [0; LANGUAGES.len()]);
-        for (_, bits) in distinct {
-            let is_english = bits & ENGLISH != 0;
-            english += usize::from(is_english);
-            let counts = if is_english { &mut shared } else { &mut own };
-            let counted = |bit: &usize| bits & ENGLISH_TOO == 0 && bits >> bit & 1 == 1;
-            (0..LANGUAGES.len()).filter(counted).for_each(|bit| counts[bit] += 1);
-        }
-        let likely = |&bit: &usize| own[bit] >= LEAST_WORDS && own[bit] + shared[bit] > english;
-        let languages = (0..LANGUAGES.len()).filter(likely).map(|bit| 1 << bit).sum();
-        Self { languages }
+/// Returns a bit for each language, other than English, that a text with these function words may be in.
+fn languages(words: impl Iterator<Item = (&'static str, u32)>) -> u32 {
+    let mut distinct: Vec<_> = words.collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    // Those of English, those that a language shares with it, and those that a language does not.
+    let (mut english, mut shared, mut own) = (0, [0; LANGUAGES.len()], [0; LANGUAGES.len()]);
+    for (_, bits) in distinct {
+        let is_english = bits & ENGLISH != 0;
+        english += usize::from(is_english);
+        let counts = if is_english { &mut shared } else { &mut own };
+        let counted = |bit: &usize| bits & ENGLISH_TOO == 0 && bits >> bit & 1 == 1;
+        (0..LANGUAGES.len()).filter(counted).for_each(|bit| counts[bit] += 1);
     }
-
-    /// Returns `true` if a word of the text, whatever its case, carries no intent of its own.
-    pub(crate) fn contains(&self, word: &str) -> bool {
-        look_up(word).is_some_and(|(_, bits)| bits & (ENGLISH | self.languages) != 0 || bits & ENGLISH_TOO == 0)
-    }
+    let likely = |&bit: &usize| own[bit] >= LEAST_WORDS && own[bit] + shared[bit] > english;
+    (0..LANGUAGES.len()).filter(likely).map(|bit| 1 << bit).sum()
 }
 
 #[cfg(test)]
@@ -119,8 +113,8 @@ mod tests {
     /// The words of `text` that carry an intent.
     fn telling(text: &str) -> Vec<&str> {
         let words = || text.split_whitespace();
-        let function_words = FunctionWords::of(words());
-        words().filter(|word| !function_words.contains(word)).collect()
+        let function_words = function_words(words().map(|word| (word, true)));
+        words().zip(function_words).filter(|(_, is_function_word)| !is_function_word).map(|(word, _)| word).collect()
     }
 
     #[test]

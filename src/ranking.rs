@@ -172,16 +172,15 @@ impl ToolSet {
     /// that it may be half as many or twice as many, but never one without those of larger values.
     pub(crate) fn add_best(&mut self, values: &[f32], floor: f32, admitted: &[bool], wanted: usize) {
         let step = values.len().div_ceil(SAMPLE).max(1);
-        let reached = |mut sample: Vec<f32>| match wanted / step {
-            place if place < sample.len() => *sample.select_nth_unstable_by(place, |a, b| b.total_cmp(a)).1,
-            _ => f32::NEG_INFINITY,
+        let sample: Vec<f32> = values.iter().copied().step_by(step).collect();
+        let flags: Vec<bool> = admitted.iter().copied().step_by(step).collect();
+        let place = wanted / step;
+        let reached = |flags: &[bool]| {
+            top_k_of(&sample, flags, place + 1).get(place).map_or(f32::NEG_INFINITY, |least| least.score)
         };
-        let places = (0..values.len()).step_by(step);
-        let of_admitted: Vec<f32> =
-            places.clone().filter(|&place| admitted[place]).map(|place| values[place]).collect();
-        let mostly = 2 * of_admitted.len() >= places.len();
-        let of_admitted = reached(of_admitted);
-        let of_all = if mostly { of_admitted } else { reached(places.map(|place| values[place]).collect()) };
+        let of_admitted = reached(&flags);
+        let mostly = 2 * flags.iter().filter(|admitted| **admitted).count() >= flags.len();
+        let of_all = if mostly { of_admitted } else { reached(&vec![true; sample.len()]) };
         for place in reaching(values, of_admitted.min(of_all).max(floor)) {
             if values[place] > floor && (values[place] >= of_all || admitted[place]) {
                 self.add(ToolId::from_index(place));

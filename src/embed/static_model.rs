@@ -125,10 +125,10 @@ impl StaticEmbedder {
         })
     }
 
-    /// Returns the sums of the vectors of pieces, one sum for each of `words` words, one after the other; each piece
-    /// comes with the number of its word.
+    /// Returns the sums of the vectors of pieces, one sum for each word, one after the other; each piece comes with the number of
+    /// its word. The words are numbered from 0 and have a piece each.
     fn sums(&self, role: Role, words: usize, pieces: &[(usize, u32)]) -> Vec<f32> {
-        let mut sums = vec![0.0; words * self.dimensions];
+        let mut sums = Vec::with_capacity(words * self.dimensions);
         Arch::new().dispatch(Sums { model: self, role, pieces, sums: &mut sums });
         sums
     }
@@ -219,6 +219,9 @@ impl StaticEmbedder {
 
     fn vector(&self, role: Role, text: &str) -> Vec<f32> {
         let (_, mut pieces) = self.words_and_pieces(text);
+        if pieces.is_empty() {
+            return vec![0.0; self.dimensions];
+        }
         pieces.iter_mut().for_each(|(word, _)| *word = 0);
         let mut sum = self.sums(role, 1, &pieces);
         let length = sum.iter().map(|value| value * value).sum::<f32>().sqrt();
@@ -235,7 +238,7 @@ struct Sums<'a> {
     model: &'a StaticEmbedder,
     role: Role,
     pieces: &'a [(usize, u32)],
-    sums: &'a mut [f32],
+    sums: &'a mut Vec<f32>,
 }
 
 impl NullaryFnOnce for Sums<'_> {
@@ -247,9 +250,12 @@ impl NullaryFnOnce for Sums<'_> {
         for &(word, piece) in self.pieces {
             let row = self.model.row(self.role, piece);
             let (scale, row) = (scales[row], row * dimensions);
-            let sum = &mut self.sums[word * dimensions..][..*dimensions];
-            for (total, &value) in sum.iter_mut().zip(&rows[row..row + dimensions]) {
-                *total += scale * f32::from(value.cast_signed());
+            let values = rows[row..row + dimensions].iter().map(|value| scale * f32::from(value.cast_signed()));
+            if self.sums.len() == word * dimensions {
+                self.sums.extend(values);
+            } else {
+                let sum = &mut self.sums[word * dimensions..];
+                sum.iter_mut().zip(values).for_each(|(total, value)| *total += value);
             }
         }
     }

@@ -402,10 +402,10 @@ impl<'a> Explainer<'a> {
         let definition = self.request.index.catalog.tool(tool);
         let evidence = matches.into_iter().map(|(query, contribution, fields)| {
             let within = query.sentences().any(|sentence| Some(sentence) == best);
-            let own = own.find(definition, &query.term, query.kind, &query.word, fields[0]);
+            let own = own.find(definition, (query.key, query.value), &query.word, fields[0]);
             TermEvidence {
                 word: one_line(&query.word, MAX_MEETS_CHARS),
-                value: ValueKind::of_term(&query.term),
+                value: query.value,
                 meets: one_line(own.unwrap_or(&query.word), MAX_MEETS_CHARS),
                 kind: query.kind,
                 contribution: if within { contribution } else { contribution / 2.0 },

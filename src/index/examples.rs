@@ -309,13 +309,13 @@ impl ExampleIndex {
     pub(crate) fn contributions(
         &self,
         index: &Index,
-        term: &str,
+        term: TermKey,
         kind: TermKind,
     ) -> impl Iterator<Item = (usize, f32)> + use<'_> {
-        let held = self.postings.get(&TermKey::of(term)).map_or(&[][..], Vec::as_slice);
+        let held = self.postings.get(&term).map_or(&[][..], Vec::as_slice);
         let (holding, tools) = index.keyword.holding(term);
         let (number, of_examples) = match &self.of_whole {
-            Some(whole) => (whole.number, whole.holding.get(&TermKey::of(term)).map_or(0, |&holding| holding as usize)),
+            Some(whole) => (whole.number, whole.holding.get(&term).map_or(0, |&holding| holding as usize)),
             None => (self.len(), held.len()),
         };
         let idf = (1.0 + (tools + number) as f32 / (holding + of_examples.max(held.len())) as f32).ln();

@@ -11,6 +11,8 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use super::occurrences::WEIGHT_UNIT;
 use super::postings::Postings;
 use super::segment::{Segment, Segments};
@@ -66,9 +68,8 @@ impl KeywordIndex {
     /// Looks a term up; `None` where no tool has it.
     ///
     /// The inverse document frequency is `ln(1 + N / n)`.
-    pub(crate) fn look_up(&self, term: &str, kind: TermKind) -> Option<IndexedTerm> {
-        let term = TermKey::of(term);
-        let postings: Vec<Range<usize>> = self.postings(term).collect();
+    pub(crate) fn look_up(&self, term: TermKey, kind: TermKind) -> Option<IndexedTerm> {
+        let postings: SmallVec<[Range<usize>; 1]> = self.postings(term).collect();
         let (holding, tools) = self.counted(term, postings.iter().map(Range::len).sum());
         if holding == 0 {
             return None;
@@ -79,8 +80,7 @@ impl KeywordIndex {
     }
 
     /// Returns how many tools have a term, of how many.
-    pub(crate) fn holding(&self, term: &str) -> (usize, usize) {
-        let term = TermKey::of(term);
+    pub(crate) fn holding(&self, term: TermKey) -> (usize, usize) {
         self.counted(term, self.postings(term).map(|postings| postings.len()).sum())
     }
 
@@ -131,8 +131,8 @@ impl KeywordIndex {
 pub(crate) struct IndexedTerm {
     /// The largest contribution that the term could make to the score of any tool.
     pub(crate) weight: f32,
-    /// Where each segment has its postings.
-    postings: Vec<Range<usize>>,
+    /// Where each segment has its postings; most indexes have one.
+    postings: SmallVec<[Range<usize>; 1]>,
 }
 
 impl IndexedTerm {
@@ -251,7 +251,7 @@ mod tests {
             ];
             for (term, kind) in terms {
                 let mut scores = vec![0.0; tools.len()];
-                let found = index.look_up(term, kind);
+                let found = index.look_up(TermKey::of(term), kind);
                 if let Some(found) = &found {
                     index.contributions(found).for_each(|(tool, contribution)| scores[tool] += contribution);
                     prop_assert!(scores.iter().all(|&score| score < found.weight));
@@ -272,6 +272,6 @@ mod tests {
     fn an_empty_catalog_has_an_index() {
         let catalog = Catalog::from_tools([]).expect("valid");
         let index = index(&catalog, &[]);
-        assert!(index.look_up("read", TermKind::Word).is_none());
+        assert!(index.look_up(TermKey::of("read"), TermKind::Word).is_none());
     }
 }

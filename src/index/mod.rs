@@ -44,6 +44,7 @@ pub(crate) use optional::{Optional, Source};
 pub(crate) use part::{Counts, NumberedModel, PartOf, RequestTerms, TermCounts};
 pub(crate) use row::{DamagedRow, Row, RowKey, SourceKey};
 pub(crate) use sources::{SourceRow, SourceScores, Sources};
+pub(crate) use terms::TermKey;
 pub(crate) use twins::Twins;
 pub(crate) use vectors::{Cosines, RequestVectors, TellingWord, ToolWords, Vectors, products};
 

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use super::terms::TermKey;
 use crate::catalog::Tool;
-use crate::text::{Analyzer, Field, TermKind, ValueKind, taken, texts_of};
+use crate::text::{Analyzer, Field, ValueKind, taken, texts_of};
 
 /// The words of a tool, as it has them: of each field from when they are first asked for.
 #[derive(Default)]
@@ -25,17 +25,21 @@ struct Words {
 impl OwnWords {
     /// Returns the word, as the tool has it, of a term that stands in a field: `word` itself if the field has it, whatever its case, else the
     /// first of the same term. Of a kind of value it is the parameter that takes it. The tool is the same each time.
-    pub(crate) fn find(&self, tool: &Tool, term: &str, kind: TermKind, word: &str, field: Field) -> Option<&str> {
-        if kind == TermKind::Value {
-            let kind = ValueKind::of_term(term)?;
-            let takes = self.takes.get_or_init(|| {
-                taken(tool).into_iter().map(|taken| (taken.kind, taken.by.to_owned())).collect()
-            });
+    pub(crate) fn find(
+        &self,
+        tool: &Tool,
+        (term, value): (TermKey, Option<ValueKind>),
+        word: &str,
+        field: Field,
+    ) -> Option<&str> {
+        if let Some(kind) = value {
+            let takes = self
+                .takes
+                .get_or_init(|| taken(tool).into_iter().map(|taken| (taken.kind, taken.by.to_owned())).collect());
             return takes.iter().find(|(taken, _)| *taken == kind).map(|(_, by)| by.as_str());
         }
         let Words { text, words } = self.fields[field as usize].get_or_init(|| Words::of(tool, field));
-        let key = TermKey::of(term);
-        let same = || words.iter().filter(|(own, _)| *own == key).map(|(_, place)| &text[place.clone()]);
+        let same = || words.iter().filter(|(own, _)| *own == term).map(|(_, place)| &text[place.clone()]);
         same().find(|own| own.eq_ignore_ascii_case(word)).or_else(|| same().next())
     }
 }
@@ -67,15 +71,15 @@ mod tests {
         let mut tool = Tool::without_arguments("bookFlight", "Booked flights; books a flight, Booking flights");
         tool.parameters = Some(json!({"properties": {"day": {"type": "string", "format": "date"}}}));
         let own = OwnWords::default();
-        let find = |term: &str, kind, word: &str, field| own.find(&tool, term, kind, word, field);
-        let (word, pair) = (TermKind::Word, TermKind::Pair);
-        assert_eq!(find("book", word, "BOOKING", Field::Description), Some("Booking"));
-        assert_eq!(find("book", word, "bookings", Field::Description), Some("Booked"));
-        assert_eq!(find("book", word, "booking", Field::Name), Some("book"));
-        assert_eq!(find("book flight", pair, "book my flight", Field::Description), Some("Booked flights"));
-        assert_eq!(find("bookflight", TermKind::Identifier, "bookflight", Field::Name), Some("bookFlight"));
-        assert_eq!(find("takes:date", TermKind::Value, "3 May", Field::ParameterNames), Some("day"));
-        assert_eq!(find("takes:path", TermKind::Value, "a.txt", Field::ParameterNames), None);
-        assert_eq!(find("absent", word, "absent", Field::Name), None);
+        let find = |term, word: &str, field| own.find(&tool, (TermKey::of(term), None), word, field);
+        assert_eq!(find("book", "BOOKING", Field::Description), Some("Booking"));
+        assert_eq!(find("book", "bookings", Field::Description), Some("Booked"));
+        assert_eq!(find("book", "booking", Field::Name), Some("book"));
+        assert_eq!(find("book flight", "book my flight", Field::Description), Some("Booked flights"));
+        assert_eq!(find("bookflight", "bookflight", Field::Name), Some("bookFlight"));
+        assert_eq!(find("absent", "absent", Field::Name), None);
+        let takes =
+            |kind: ValueKind| own.find(&tool, (TermKey::of(kind.term()), Some(kind)), "x", Field::ParameterNames);
+        assert_eq!((takes(ValueKind::Date), takes(ValueKind::Path)), (Some("day"), None));
     }
 }

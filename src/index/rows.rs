@@ -8,7 +8,9 @@
 
 mod kernel;
 
-use ndarray::{Array1, ArrayView2};
+use std::borrow::Cow;
+
+use ndarray::{Array1, ArrayView1, ArrayView2};
 use pulp::{Arch, NullaryFnOnce};
 
 use self::kernel::dot_products;
@@ -39,9 +41,18 @@ impl Rows {
 
     /// Takes vectors of finite values, one a row.
     pub(crate) fn of(vectors: ArrayView2<'_, f32>) -> Self {
-        let mut rows = Self::zeros(vectors.nrows(), vectors.ncols());
-        for (row, vector) in vectors.rows().into_iter().enumerate() {
-            rows.set(row, &vector.to_vec());
+        Self::of_each(vectors.ncols(), vectors.rows().into_iter())
+    }
+
+    /// Takes some of several vectors of finite values, one a row.
+    pub(crate) fn of_some(vectors: ArrayView2<'_, f32>, some: &[usize]) -> Self {
+        Self::of_each(vectors.ncols(), some.iter().map(|&row| vectors.row(row)))
+    }
+
+    fn of_each<'v>(dimensions: usize, vectors: impl ExactSizeIterator<Item = ArrayView1<'v, f32>>) -> Self {
+        let mut rows = Self::zeros(vectors.len(), dimensions);
+        for (row, vector) in vectors.enumerate() {
+            rows.set(row, &vector.as_slice().map_or_else(|| vector.to_vec().into(), Cow::Borrowed));
         }
         rows
     }
@@ -74,10 +85,14 @@ impl Rows {
     }
 
     /// Puts rows of one length one after the other; `None` where there are none.
-    pub(crate) fn gathered<'r>(rows: impl Iterator<Item = (&'r Self, usize)>) -> Option<Self> {
-        let mut all: Option<Self> = None;
+    pub(crate) fn gathered<'r>(rows: impl ExactSizeIterator<Item = (&'r Self, usize)>) -> Option<Self> {
+        let (mut all, count): (Option<Self>, _) = (None, rows.len());
         for (from, row) in rows {
-            let all = all.get_or_insert_with(|| Self::zeros(0, from.dimensions));
+            let all = all.get_or_insert_with(|| Self {
+                dimensions: from.dimensions,
+                values: Vec::with_capacity(count * from.dimensions),
+                scales: Vec::with_capacity(count),
+            });
             all.values.extend(&from.values[row * from.dimensions..][..from.dimensions]);
             all.scales.push(from.scales[row]);
         }

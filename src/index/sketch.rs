@@ -75,7 +75,11 @@ impl Sketch {
         let mut sums = [0; BLOCK];
         for (codes, worth) in self.codes.chunks_exact(self.pairs.max(1)).zip(self.worth.chunks(BLOCK)) {
             add_up(codes, &tables, &mut sums);
-            estimates.extend(worth.iter().zip(sums).map(|(worth, sum)| worth * (step * f32::from(sum) + least)));
+            // All of a block, as a loop of one length is made of vector instructions.
+            let mut of_block = [0.0; BLOCK];
+            of_block[..worth.len()].copy_from_slice(worth);
+            of_block.iter_mut().zip(sums).for_each(|(value, sum)| *value *= step * f32::from(sum) + least);
+            estimates.extend_from_slice(&of_block[..worth.len()]);
         }
         estimates
     }

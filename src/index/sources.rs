@@ -312,10 +312,10 @@ impl Sources {
     }
 
     /// Returns the BM25 score of each tool's source for the terms of a request, each with what it counts.
-    pub(crate) fn keyword<'a>(&self, terms: impl Iterator<Item = (&'a str, TermKind, f32)>) -> SourceScores {
+    pub(crate) fn keyword(&self, terms: impl Iterator<Item = (TermKey, TermKind, f32)>) -> SourceScores {
         let mut scores = vec![0.0; self.sizes.len()];
-        for (term, kind, weight) in terms {
-            let (key, share) = (TermKey::of(term), if kind == TermKind::Pair { PAIR_WEIGHT * weight } else { weight });
+        for (key, kind, weight) in terms {
+            let share = if kind == TermKind::Pair { PAIR_WEIGHT * weight } else { weight };
             let idf = |sources: usize, holding: usize| (1.0 + sources as f32 / holding as f32).ln();
             let mut add = |source: usize, idf: f32, tools: u16| {
                 let tools = f32::from(tools);
@@ -449,7 +449,7 @@ mod tests {
     }
 
     fn keyword(sources: &Sources, words: &[&str]) -> Vec<f32> {
-        sources.keyword(words.iter().map(|&word| (word, TermKind::Word, 1.0))).by_tool().collect()
+        sources.keyword(words.iter().map(|&word| (TermKey::of(word), TermKind::Word, 1.0))).by_tool().collect()
     }
 
     const CLUB_AND_SHOP: [(&str, &str, bool); 4] =

@@ -10,16 +10,16 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
 
-use crate::saved::{SavedError, SavedFile, Writer, fnv1a};
+use crate::saved::{SavedError, SavedFile, Writer, fnv1a, smaller};
 
 /// What a term is known by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
-pub(super) struct TermKey(pub(super) u64);
+pub(crate) struct TermKey(pub(crate) u64);
 
 impl TermKey {
     /// Hashes a term with FNV-1a of 64 bits.
-    pub(super) fn of(term: &str) -> Self {
+    pub(crate) fn of(term: &str) -> Self {
         Self(fnv1a(term))
     }
 }
@@ -67,7 +67,8 @@ impl Terms {
 
     /// Returns where the postings of a term are; an empty range where there are none.
     pub(super) fn look_up(&self, term: TermKey) -> Range<usize> {
-        self.keys.binary_search(&term).map_or(0..0, |place| self.postings(place))
+        let place = smaller(&self.keys, term.0, |key| key.0);
+        if self.keys.get(place) == Some(&term) { self.postings(place) } else { 0..0 }
     }
 
     /// Returns the terms, ascending.

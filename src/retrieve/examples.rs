@@ -56,7 +56,7 @@ impl ExampleScores {
 pub(super) fn keyword(index: &Index, examples: &ExampleIndex, terms: &[QueryTerm], sentences: usize) -> Vec<f32> {
     let contributions = |term: &QueryTerm| {
         let share = term.weight;
-        examples.contributions(index, &term.term, term.kind).map(move |(example, gives)| (example, share * gives))
+        examples.contributions(index, term.key, term.kind).map(move |(example, gives)| (example, share * gives))
     };
     half_best(examples.len(), sentences, terms, |term| term, contributions)
 }

@@ -14,7 +14,7 @@ pub(crate) fn keyword(
     sentences: usize,
     examples: Option<&ExampleIndex>,
 ) -> (Vec<FoundTerm>, Signal) {
-    let words = || terms.iter().map(|term| (term.term.as_str(), term.kind, term.weight));
+    let words = || terms.iter().map(|term| (term.key, term.kind, term.weight));
     let sources = index.sources.as_ref().map(|sources| sources.keyword(words()));
     let of_examples = examples.map(|of| (of, examples::keyword(index, of, &terms, sentences)));
     let found = FoundTerm::all(&index.keyword, terms);

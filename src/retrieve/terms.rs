@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::function_words::FunctionWords;
-use crate::index::{IndexedTerm, KeywordIndex};
+use crate::function_words::function_words;
+use crate::index::{IndexedTerm, KeywordIndex, TermKey};
 use crate::query::MAX_SENTENCES;
-use crate::text::{AnalyzedTerm, Analyzer, TermKind, Value, values};
+use crate::text::{AnalyzedTerm, Analyzer, TermKind, Value, ValueKind, values};
 
 /// The most text of a term that is kept as the request has it: a value may be long.
 const MAX_WORD_BYTES: usize = 256;
@@ -15,9 +15,11 @@ const MAX_WORD_BYTES: usize = 256;
 /// One term of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct QueryTerm {
-    /// The form that the index holds.
-    pub(crate) term: String,
+    /// What the index knows it by.
+    pub(crate) key: TermKey,
     pub(crate) kind: TermKind,
+    /// The kind of value that it stands for.
+    pub(crate) value: Option<ValueKind>,
     /// The word, identifier, pair or value as the request has it, its beginning where it is long.
     pub(crate) word: String,
     /// What it counts, 0..1: less within a value.
@@ -39,7 +41,7 @@ impl FoundTerm {
     /// Looks up the terms of a request and leaves out those that no tool has.
     pub(super) fn all(index: &KeywordIndex, terms: Vec<QueryTerm>) -> Vec<Self> {
         let found = terms.into_iter().filter_map(|query| {
-            let indexed = index.look_up(&query.term, query.kind)?;
+            let indexed = index.look_up(query.key, query.kind)?;
             Some(Self { indexed: indexed.weighted(query.weight), query })
         });
         found.collect()
@@ -79,22 +81,21 @@ pub(crate) fn query_terms(sentences: &[&str]) -> Vec<QueryTerm> {
         let add = |AnalyzedTerm { term, kind, start, end }: AnalyzedTerm<'_>| {
             let weight = weights.of(start..end);
             if weight > 0.0 {
-                terms.add(term, kind, &text[start..end], weight, sentence);
+                terms.add((term, kind, None), &text[start..end], weight, sentence);
             }
         };
         Analyzer::lend(|analyzer| analyzer.terms(text, add));
         for Value { kind, range, of_file, .. } in values {
             for kind in [Some(kind), of_file].into_iter().flatten() {
-                terms.add(kind.term(), TermKind::Value, &text[range.clone()], 1.0, sentence);
+                terms.add((kind.term(), TermKind::Value, Some(kind)), &text[range.clone()], 1.0, sentence);
             }
         }
     }
     let mut terms = terms.terms;
-    let words = terms.iter().filter(|term| term.kind == TermKind::Word).map(|term| term.word.as_str());
-    let function_words = FunctionWords::of(words);
-    let is_telling = |term: &QueryTerm| !function_words.contains(&term.word);
-    if terms.iter().any(is_telling) {
-        terms.retain(is_telling);
+    let function_words = function_words(terms.iter().map(|term| (term.word.as_str(), term.kind == TermKind::Word)));
+    if function_words.contains(&false) {
+        let mut function_words = function_words.into_iter();
+        terms.retain(|_| function_words.next() == Some(false));
     }
     terms
 }
@@ -102,21 +103,27 @@ pub(crate) fn query_terms(sentences: &[&str]) -> Vec<QueryTerm> {
 /// Terms, each once, and where each stands among them.
 struct Distinct {
     terms: Vec<QueryTerm>,
-    places: HashMap<String, usize>,
+    places: HashMap<TermKey, usize>,
 }
 
 impl Distinct {
     /// Adds a term where it stands in a sentence; of several weights the largest counts.
-    fn add(&mut self, term: &str, kind: TermKind, word: &str, weight: f32, sentence: usize) {
-        if let Some(&place) = self.places.get(term) {
-            let known = &mut self.terms[place];
+    fn add(
+        &mut self,
+        (term, kind, value): (&str, TermKind, Option<ValueKind>),
+        word: &str,
+        weight: f32,
+        sentence: usize,
+    ) {
+        let key = TermKey::of(term);
+        let place = *self.places.entry(key).or_insert(self.terms.len());
+        if let Some(known) = self.terms.get_mut(place) {
             known.sentences |= 1 << sentence;
             known.weight = known.weight.max(weight);
             return;
         }
-        self.places.insert(term.to_owned(), self.terms.len());
         let word = word[..word.floor_char_boundary(MAX_WORD_BYTES)].to_owned();
-        self.terms.push(QueryTerm { term: term.to_owned(), kind, word, weight, sentences: 1 << sentence });
+        self.terms.push(QueryTerm { key, kind, value, word, weight, sentences: 1 << sentence });
     }
 }
 
@@ -171,6 +178,10 @@ mod tests {
         query_terms(&[text]).into_iter().filter(words).map(|term| term.word).collect()
     }
 
+    fn keys(terms: &[QueryTerm]) -> Vec<TermKey> {
+        terms.iter().map(|term| term.key).collect()
+    }
+
     #[test]
     fn stop_words_go_unless_they_are_all_there_is() {
         assert_eq!(words("Could you please book me a flight to Oslo?"), ["book", "flight", "Oslo"]);
@@ -180,25 +191,15 @@ mod tests {
     #[test]
     fn terms_are_distinct_by_stem() {
         let terms = query_terms(&["booking a book, booked twice"]);
-        assert_eq!(
-            terms.iter().map(|term| term.term.as_str()).collect::<Vec<_>>(),
-            ["book", "book book", "twice", "book twice"]
-        );
+        assert_eq!(keys(&terms), ["book", "book book", "twice", "book twice"].map(TermKey::of));
     }
 
     #[test]
     fn terms_know_their_sentences() {
         let terms = query_terms(&["mail the file", " print the file"]);
-        let sentences: Vec<(&str, Vec<usize>)> =
-            terms.iter().map(|term| (term.term.as_str(), term.sentences().collect())).collect();
-        let expected = [
-            ("mail", vec![0]),
-            ("file", vec![0, 1]),
-            ("mail file", vec![0]),
-            ("print", vec![1]),
-            ("print file", vec![1]),
-        ];
-        assert_eq!(sentences, expected);
+        assert_eq!(keys(&terms), ["mail", "file", "mail file", "print", "print file"].map(TermKey::of));
+        let sentences: Vec<Vec<usize>> = terms.iter().map(|term| term.sentences().collect()).collect();
+        assert_eq!(sentences, [vec![0], vec![0, 1], vec![0], vec![1], vec![1]]);
     }
 
     #[test]
@@ -213,17 +214,18 @@ mod tests {
     fn words_within_values_count_less_unless_they_stand_outside_too() {
         let weights = |text: &str| {
             let terms = query_terms(&[text]).into_iter().filter(|term| term.kind != TermKind::Pair);
-            terms.map(|term| format!("{} {}", term.term, term.weight)).collect::<Vec<_>>()
+            let name = |term: &QueryTerm| term.value.map_or(term.word.to_lowercase(), |value| value.term().to_owned());
+            terms.map(|term| format!("{} {}", name(&term), term.weight)).collect::<Vec<_>>()
         };
         assert_eq!(
             weights("rename notes.txt on 3 May"),
-            ["renam 1", "note 0.5", "txt 1", "3 0.5", "takes:path 1", "takes:document 1", "takes:date 1"]
+            ["rename 1", "notes 0.5", "txt 1", "3 0.5", "takes:path 1", "takes:document 1", "takes:date 1"]
         );
         assert_eq!(
             weights("put AP-7790 into 'Big plans'")[1..],
-            ["ap 0.75", "7790 0.75", "big 0.5", "plan 0.5", "takes:id 1", "takes:text 1"]
+            ["ap 0.75", "7790 0.75", "big 0.5", "plans 0.5", "takes:id 1", "takes:text 1"]
         );
-        assert_eq!(weights("notes of notes.txt")[0], "note 1");
+        assert_eq!(weights("notes of notes.txt")[0], "notes 1");
         assert_eq!(weights("https://example.org/a"), ["takes:url 1"]);
     }
 
@@ -231,7 +233,7 @@ mod tests {
     fn values_know_their_sentences_and_are_kept_short() {
         let url = format!("see https://example.org/{}", "é".repeat(1000));
         let terms = query_terms(&["read a.txt", " and b.txt", &url]);
-        let path = terms.iter().find(|term| term.term == "takes:path").expect("there are two");
+        let path = terms.iter().find(|term| term.key == TermKey::of("takes:path")).expect("there are two");
         assert_eq!((path.word.as_str(), path.sentences().collect::<Vec<_>>()), ("a.txt", vec![0, 1]));
         assert!(terms.iter().all(|term| term.word.len() <= MAX_WORD_BYTES));
     }

@@ -188,7 +188,7 @@ impl FirstStage {
 impl Words {
     fn of(sentences: &[&str], most: usize) -> Self {
         let share = |kind: TermKind| if kind == TermKind::Pair { 0.25 } else { 1.0 };
-        let terms = query_terms(sentences).into_iter().map(|term| (fnv1a(&term.term), term.weight * share(term.kind)));
+        let terms = query_terms(sentences).into_iter().map(|term| (term.key.0, term.weight * share(term.kind)));
         Self { terms: terms.collect(), most }
     }
 }

@@ -124,11 +124,6 @@ impl ValueKind {
         }
     }
 
-    /// Returns the kind whose term it is.
-    pub(crate) fn of_term(term: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.term() == term)
-    }
-
     /// Returns what a word within such a value counts beside one outside. `docs/results.md` has what else was tried.
     pub(crate) fn word_weight(self) -> f32 {
         match self {

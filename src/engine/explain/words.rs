@@ -7,15 +7,15 @@
 use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
-use ndarray::{Array1, Array2, ArrayView1, Axis};
+use ndarray::{Array1, Array2, ArrayView1, Axis, s};
 
 use crate::catalog::Tool;
 use crate::embed::{Embedder, Role};
-use crate::function_words::FunctionWords;
+use crate::function_words::{function_words, is_stop_word};
 use crate::index::{Rows, TellingWord, ToolWords, Vectors, products};
 use crate::ranking::ToolId;
 use crate::selection::WordEvidence;
-use crate::text::EmbeddingText;
+use crate::text::{EmbeddingText, lower_case};
 
 /// The most words that the evidence holds.
 const MAX_WORDS: usize = 4;
@@ -40,26 +40,27 @@ pub(super) struct RequestWords<'a> {
 impl<'a> RequestWords<'a> {
     /// Asks the model for the words of `text`; `None` where it cannot tell.
     pub(super) fn new(embedder: &dyn Embedder, text: &'a str) -> Option<Self> {
-        let (found, vectors) = word_vectors(embedder, Role::Query, text)?;
+        let (found, mut vectors) = word_vectors(embedder, Role::Query, text)?;
         let length = length(vectors.sum_axis(Axis(0)).view());
-        let mut words: Vec<&str> = Vec::new();
-        let mut distinct: Vec<f32> = Vec::with_capacity(vectors.len());
-        let mut places = HashMap::new();
-        for (word, vector) in found.into_iter().map(|word| &text[word]).zip(vectors.rows()) {
-            let place = *places.entry(word.to_lowercase()).or_insert(words.len());
-            if place == words.len() {
+        let mut words: Vec<&str> = Vec::with_capacity(found.len());
+        let mut places = HashMap::with_capacity(found.len());
+        for (row, word) in found.into_iter().map(|word| &text[word]).enumerate() {
+            let place = *places.entry(lower_case(word)).or_insert(words.len());
+            let is_new = place == words.len();
+            if is_new {
                 words.push(word);
-                distinct.extend_from_slice(vector.to_slice()?);
-            } else {
-                let row = &mut distinct[place * vector.len()..][..vector.len()];
-                row.iter_mut().zip(vector).for_each(|(total, value)| *total += value);
+            }
+            if place < row {
+                let (mut to, own) = vectors.multi_slice_mut((s![place, ..], s![row, ..]));
+                if is_new { to.assign(&own) } else { to += &own }
             }
         }
-        let vectors = Array2::from_shape_vec((words.len(), vectors.ncols()), distinct).ok()?;
-        let function_words = FunctionWords::of(words.iter().copied());
-        let telling: Vec<usize> = (0..words.len()).filter(|&word| is_telling(words[word], &function_words)).collect();
+        vectors.slice_axis_inplace(Axis(0), (..words.len()).into());
+        let function_words = function_words(words.iter().map(|&word| (word, true)));
+        let is_telling = |&word: &usize| has_letters(words[word]) && !function_words[word];
+        let telling: Vec<usize> = (0..words.len()).filter(is_telling).collect();
         let lengths = telling.iter().map(|&word| self::length(vectors.row(word))).collect();
-        let rows = Rows::of(vectors.select(Axis(0), &telling).view());
+        let rows = Rows::of_some(vectors.view(), &telling);
         Some(Self { words, vectors, telling, rows, lengths, length })
     }
 
@@ -102,20 +103,23 @@ fn cut(embedder: &dyn Embedder, tool: &Tool) -> ToolWords {
     let Some((found, vectors)) = word_vectors(embedder, Role::Document, &document.text) else {
         return ToolWords::default();
     };
-    let function_words = FunctionWords::default();
-    let is_telling = |place: &usize| is_telling(&document.text[found[*place].clone()], &function_words);
+    let is_telling = |place: &usize| is_telling(&document.text[found[*place].clone()]);
     let telling: Vec<usize> = (0..found.len()).filter(is_telling).collect();
     let word = |&place: &usize| TellingWord {
         text: document.text[found[place].clone()].to_owned(),
         field: document.field_at(found[place].start),
         length: length(vectors.row(place)),
     };
-    ToolWords { words: telling.iter().map(word).collect(), vectors: Rows::of(vectors.select(Axis(0), &telling).view()) }
+    ToolWords { words: telling.iter().map(word).collect(), vectors: Rows::of_some(vectors.view(), &telling) }
 }
 
-/// Returns `true` if a word may be a reason: it has letters, and carries an intent.
-fn is_telling(word: &str, function_words: &FunctionWords) -> bool {
-    word.contains(char::is_alphabetic) && !function_words.contains(word)
+/// Returns `true` if a word of a tool may be a reason: it has letters, and carries an intent.
+fn is_telling(word: &str) -> bool {
+    has_letters(word) && !is_stop_word(word)
+}
+
+fn has_letters(word: &str) -> bool {
+    word.contains(char::is_alphabetic)
 }
 
 /// The words of `text` and their vectors, one a row. A model is foreign code: an answer that does not fit the text is
@@ -194,12 +198,7 @@ mod tests {
             "{found:?}"
         );
         assert!(rain.similarity > 0.3 && rain.similarity < 1.0 && rain.contribution > 0.1, "{rain:?}");
-        assert!(
-            found
-                .iter()
-                .all(|near| [&near.word, &near.meets].iter().all(|word| is_telling(word, &FunctionWords::default()))),
-            "{found:?}"
-        );
+        assert!(found.iter().all(|near| [&near.word, &near.meets].iter().all(|word| is_telling(word))), "{found:?}");
         assert_eq!(found.iter().filter(|near| near.word.eq_ignore_ascii_case("rain")).count(), 1, "{found:?}");
     }
 
