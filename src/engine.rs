@@ -405,7 +405,7 @@ impl Engine {
     fn fit(
         &self,
         request: &Request<'_>,
-        ranked: &Ranked,
+        ranked: &Ranked<'_>,
         decisions: &mut [Decision],
     ) -> Result<Option<TokenReport>, PickError> {
         let Some(budget) = &request.options.token_budget else { return Ok(None) };
@@ -415,7 +415,7 @@ impl Engine {
 
     /// This build counts no tokens, and the options have no budget.
     #[cfg(not(feature = "tokens"))]
-    fn fit(&self, _: &Request<'_>, _: &Ranked, _: &mut [Decision]) -> Result<Option<TokenReport>, PickError> {
+    fn fit(&self, _: &Request<'_>, _: &Ranked<'_>, _: &mut [Decision]) -> Result<Option<TokenReport>, PickError> {
         Ok(None)
     }
 

@@ -260,7 +260,7 @@ impl Fused {
         let (near, standing, gains) = (&fit.near, Standing::default(), BTreeMap::new());
         let mut fused =
             Self { parts, method, calibration, near, scored, values, sources, gains, best_keyword, coverage, standing };
-        fused.standing = fused.compare(eligibility);
+        fused.standing = fused.compare(&flags);
         fused
     }
 
@@ -292,8 +292,8 @@ impl Fused {
             let best = fused.best().filter(is_beside)?;
             return Some((best, fused.score_of(best)));
         }
-        let best = self.leading(eligibility, 1).first()?.tool;
-        let standing = Some(best).filter(is_beside).map(|_| self.compare(eligibility))?;
+        let best = self.leading_of(&flags, 1).first()?.tool;
+        let standing = Some(best).filter(is_beside).map(|_| self.compare(&flags))?;
         Some((best, self.score_at(best, &standing)))
     }
 
@@ -333,9 +333,9 @@ impl Fused {
         fused
     }
 
-    /// Works out what the best tool, and those that rival it, say of the request.
-    fn compare(&self, eligibility: &Eligibility) -> Standing {
-        let top = self.leading(eligibility, CROWD);
+    /// Works out what the best tool that is admitted, and those that rival it, say of the request.
+    fn compare(&self, admitted: &[bool]) -> Standing {
+        let top = self.leading_of(admitted, CROWD);
         let best = top.first().copied();
         let best_value = best.map_or(0.0, |best| best.score);
         // The logarithm of how many of the best tools rival the best one.
@@ -414,7 +414,12 @@ impl Fused {
 
     /// Returns the eligible tools of the largest values, in order.
     pub(crate) fn leading(&self, eligibility: &Eligibility, count: usize) -> Ranking {
-        let mut ranking = top_k_of(&self.values, &self.scored.of(eligibility.flags()), count);
+        self.leading_of(&self.scored.of(eligibility.flags()), count)
+    }
+
+    /// The same of the tools that are admitted, of those that have values.
+    fn leading_of(&self, admitted: &[bool], count: usize) -> Ranking {
+        let mut ranking = top_k_of(&self.values, admitted, count);
         ranking.iter_mut().for_each(|candidate| candidate.tool = self.scored.tool(candidate.tool.index()));
         ranking
     }

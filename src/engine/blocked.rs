@@ -9,7 +9,7 @@ use crate::selection::BlockedMatch;
 
 /// Ranks the request again as if the ineligible tools that may be told of were eligible, and returns the best of all where
 /// that is one of them and would have been picked.
-pub(super) fn blocked_match(request: &Request<'_>, ranked: &Ranked) -> Option<BlockedMatch> {
+pub(super) fn blocked_match(request: &Request<'_>, ranked: &Ranked<'_>) -> Option<BlockedMatch> {
     let Request { options, eligibility, index, .. } = request;
     let Ranked::Fused { fused, .. } = ranked else { return None };
     let is_role = |reason: &IneligibleReason| matches!(reason, IneligibleReason::Role { .. });

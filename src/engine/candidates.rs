@@ -46,7 +46,7 @@ pub(super) struct Stay {
 }
 
 impl Stay {
-    fn new(request: &Request<'_>, ranked: &Ranked) -> Self {
+    fn new(request: &Request<'_>, ranked: &Ranked<'_>) -> Self {
         let ranks = |mut tools: BTreeSet<ToolId>| {
             tools.retain(|&tool| ranked.ranks(tool));
             tools
@@ -63,7 +63,7 @@ impl<'q> Candidates<'q> {
     /// Applies `min_score`, and puts at least `window` candidates in order.
     pub(super) fn new(
         request: &Request<'q>,
-        ranked: &Ranked,
+        ranked: &Ranked<'_>,
         parts: Vec<Part<'q>>,
         window: usize,
         report: &mut Report,
@@ -110,7 +110,7 @@ pub(super) fn twins<'a>(request: &Request<'a>) -> Option<&'a Twins> {
 }
 
 /// The tools that score enough, and those that stay, whether or not anything ranked them.
-fn above(request: &Request<'_>, ranked: &Ranked, staying: &BTreeSet<ToolId>) -> Vec<Candidate> {
+fn above(request: &Request<'_>, ranked: &Ranked<'_>, staying: &BTreeSet<ToolId>) -> Vec<Candidate> {
     let mut candidates = ranked.reaching(request.rankable(), ranked.value_at(request.options.min_score));
     if !staying.is_empty() {
         let mut others = staying.clone();
@@ -137,7 +137,7 @@ fn good(parts: &[Part<'_>], min_score: f32) -> Vec<(ToolId, usize)> {
 /// Those of the good tools that are no candidates by their score for the whole request.
 fn for_part(
     good: &[(ToolId, usize)],
-    ranked: &Ranked,
+    ranked: &Ranked<'_>,
     request: &Request<'_>,
     staying: &BTreeSet<ToolId>,
 ) -> BTreeMap<ToolId, usize> {

@@ -39,7 +39,7 @@ const MAX_MEETS_CHARS: usize = 80;
 /// Explains one pick.
 pub(super) struct Explainer<'a> {
     request: &'a Request<'a>,
-    ranked: &'a Ranked,
+    ranked: &'a Ranked<'a>,
     reranked: Option<&'a Reranked>,
     decisions: &'a [Decision],
     /// Whether a model failed and another stands in for it.
@@ -76,7 +76,7 @@ impl Ranks {
 }
 
 impl<'a> Explainer<'a> {
-    pub(super) fn new(request: &'a Request<'a>, ranked: &'a Ranked, decisions: &'a [Decision]) -> Self {
+    pub(super) fn new(request: &'a Request<'a>, ranked: &'a Ranked<'a>, decisions: &'a [Decision]) -> Self {
         let mut why = Self {
             request,
             ranked,
@@ -385,7 +385,7 @@ impl<'a> Explainer<'a> {
     fn keyword_evidence(
         &self,
         (part, rank): (&Summand, Option<usize>),
-        terms: &[FoundTerm],
+        terms: &[FoundTerm<'_>],
         tool: ToolId,
     ) -> KeywordEvidence {
         let mut by_sentence = [0.0; MAX_SENTENCES];
@@ -402,11 +402,11 @@ impl<'a> Explainer<'a> {
         let definition = self.request.index.catalog.tool(tool);
         let evidence = matches.into_iter().map(|(query, contribution, fields)| {
             let within = query.sentences().any(|sentence| Some(sentence) == best);
-            let own = own.find(definition, (query.key, query.value), &query.word, fields[0]);
+            let own = own.find(definition, (query.key, query.value), query.word, fields[0]);
             TermEvidence {
-                word: one_line(&query.word, MAX_MEETS_CHARS),
+                word: one_line(query.word, MAX_MEETS_CHARS),
                 value: query.value,
-                meets: one_line(own.unwrap_or(&query.word), MAX_MEETS_CHARS),
+                meets: one_line(own.unwrap_or(query.word), MAX_MEETS_CHARS),
                 kind: query.kind,
                 contribution: if within { contribution } else { contribution / 2.0 },
                 fields,

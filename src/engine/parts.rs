@@ -24,7 +24,7 @@ const GOOD: f32 = 0.5;
 /// One part of a request, and what the quick retrievers say of it.
 pub(super) struct Part<'q> {
     pub(super) text: &'q str,
-    pub(super) terms: Vec<FoundTerm>,
+    pub(super) terms: Vec<FoundTerm<'q>>,
     pub(super) fused: Fused,
 }
 
@@ -38,7 +38,7 @@ impl Part<'_> {
 /// The parts that a request is asked for beside the whole.
 pub(super) struct AskedParts<'q> {
     texts: Vec<&'q str>,
-    by_words: Vec<Option<(Vec<FoundTerm>, Signal)>>,
+    by_words: Vec<Option<(Vec<FoundTerm<'q>>, Signal)>>,
     by_meaning: Option<Meaning>,
 }
 
@@ -119,7 +119,7 @@ fn known(texts: &[&str], request: &Request<'_>) -> Vec<Option<usize>> {
 }
 
 /// Says what each part of the request wants, where it was asked.
-pub(super) fn parts<'q>(request: &Request<'q>, asked: Option<AskedParts<'q>>, ranked: &Ranked) -> Vec<Part<'q>> {
+pub(super) fn parts<'q>(request: &Request<'q>, asked: Option<AskedParts<'q>>, ranked: &Ranked<'_>) -> Vec<Part<'q>> {
     let (Ranked::Fused { .. }, Some(AskedParts { texts, by_words, by_meaning })) = (ranked, asked) else {
         return Vec::new();
     };

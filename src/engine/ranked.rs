@@ -22,9 +22,9 @@ const CALIBRATED_TOOLS: usize = 45;
 const SURE: f32 = 0.7;
 
 /// The ranking of a request's tools, by what it rests on.
-pub(super) enum Ranked {
+pub(super) enum Ranked<'q> {
     /// The built-in retrievers.
-    Fused { mode: Mode, terms: Vec<FoundTerm>, fused: Fused },
+    Fused { mode: Mode, terms: Vec<FoundTerm<'q>>, fused: Fused },
     /// A custom scorer.
     Custom(Custom),
     /// Nothing but the order of the catalog, because what should have ranked failed.
@@ -41,7 +41,7 @@ pub(super) struct Custom {
     shortlisted: Option<usize>,
 }
 
-impl Ranked {
+impl Ranked<'_> {
     /// Falls back to the order of the catalog.
     fn registration(scorer: &str) -> Self {
         Self::Registration { scorer: scorer.to_owned() }
@@ -169,12 +169,12 @@ impl Ranked {
 }
 
 /// Retrieves and fuses: the built-in ranking.
-pub(super) fn fuse(
-    request: &Request<'_>,
+pub(super) fn fuse<'q>(
+    request: &Request<'q>,
     parts: Option<&mut AskedParts<'_>>,
     embeddings: &mut Embeddings,
     report: &mut Report,
-) -> Ranked {
+) -> Ranked<'q> {
     let Said { terms, signals } = signals(request, parts, embeddings, report);
     if signals.is_empty() && report.is_degraded() {
         report.skipped(Stage::Fuse, "there is nothing to fuse");
@@ -186,10 +186,10 @@ pub(super) fn fuse(
 }
 
 /// Scores all tools after all where one of some, which are wanted whatever their score, has none.
-pub(super) fn widen(
-    ranked: &mut Ranked,
+pub(super) fn widen<'q>(
+    ranked: &mut Ranked<'q>,
     mut wanted: impl Iterator<Item = ToolId>,
-    request: &mut Request<'_>,
+    request: &mut Request<'q>,
     embeddings: &mut Embeddings,
 ) {
     if wanted.any(|tool| !ranked.has(tool)) {
@@ -205,12 +205,12 @@ pub(super) fn widen(
 
 /// Asks a custom scorer in place of the built-in ranking, or of the best tools of that where there is a shortlist. What
 /// there is without the scorer stands in where it gives nothing: the built-in ranking, else registration order.
-pub(super) fn score(
-    request: &Request<'_>,
+pub(super) fn score<'q>(
+    request: &Request<'q>,
     (scorer, shortlist): (&Arc<dyn Scorer>, Option<usize>),
     embeddings: &mut Embeddings,
     report: &mut Report,
-) -> Ranked {
+) -> Ranked<'q> {
     let first_stage = shortlist.map(|most| (fuse(request, None, embeddings, report), most));
     let shown: Vec<ToolId> = match &first_stage {
         Some((Ranked::Fused { fused, .. }, most)) => {

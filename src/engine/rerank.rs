@@ -35,7 +35,7 @@ pub(super) fn window(request: &Request<'_>, reranker: Option<&Arc<dyn Reranker>>
 /// Asks the reranker where that is wanted, and puts the best candidates in the order that it gives.
 pub(super) fn rerank(
     request: &Request<'_>,
-    ranked: &Ranked,
+    ranked: &Ranked<'_>,
     reranker: Option<&Arc<dyn Reranker>>,
     candidates: &mut Candidates<'_>,
     report: &mut Report,
@@ -80,7 +80,7 @@ pub(super) fn rerank(
 }
 
 /// The numbers that decide whether the reranker is asked.
-fn numbers(request: &Request<'_>, ranked: &Ranked, reranker: &dyn Reranker, ranking: &Ranking) -> RerankReport {
+fn numbers(request: &Request<'_>, ranked: &Ranked<'_>, reranker: &dyn Reranker, ranking: &Ranking) -> RerankReport {
     let window = ranking.len().min(request.options.rerank_window);
     let score = |place: usize| ranking.get(place).map(|candidate| ranked.score(candidate.tool));
     let margin = |place: usize| Some(score(place)? - score(place + 1)?);
@@ -98,7 +98,7 @@ fn numbers(request: &Request<'_>, ranked: &Ranked, reranker: &dyn Reranker, rank
 }
 
 /// Says why there is no need to ask.
-fn needless(ranked: &Ranked, report: &RerankReport) -> Option<String> {
+fn needless(ranked: &Ranked<'_>, report: &RerankReport) -> Option<String> {
     if matches!(ranked, Ranked::Registration { .. }) {
         return Some("the ranking failed, and its candidates are not the best ones".to_owned());
     }

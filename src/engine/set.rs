@@ -30,7 +30,7 @@ const MAX_NAMES: usize = 64;
 /// Decides which candidates are picked, and brings along what they require.
 pub(super) fn choose(
     request: &Request<'_>,
-    ranked: &Ranked,
+    ranked: &Ranked<'_>,
     candidates: &Candidates<'_>,
     report: &mut Report,
 ) -> Vec<Decision> {
@@ -63,7 +63,7 @@ fn give_way(copies: &BTreeMap<ToolId, ToolId>, decisions: &mut Vec<Decision>) {
 }
 
 /// What the parts want of the candidates, where there is a choice between them.
-fn cover(request: &Request<'_>, ranked: &Ranked, candidates: &Candidates<'_>) -> Option<Cover> {
+fn cover(request: &Request<'_>, ranked: &Ranked<'_>, candidates: &Candidates<'_>) -> Option<Cover> {
     let Candidates { parts, good, ranking, reranked, .. } = candidates;
     let Ranked::Fused { fused, .. } = ranked else { return None };
     if parts.is_empty() || *reranked || ranking.len() <= request.options.max_candidates {
@@ -76,7 +76,7 @@ fn cover(request: &Request<'_>, ranked: &Ranked, candidates: &Candidates<'_>) ->
 /// picks, whose number is limited, where they are not among them.
 struct Requiring<'a> {
     request: &'a Request<'a>,
-    ranked: &'a Ranked,
+    ranked: &'a Ranked<'a>,
     decisions: Vec<Decision>,
     /// Where the decision of each picked tool stands.
     picked: BTreeMap<ToolId, usize>,
@@ -89,7 +89,7 @@ struct Requiring<'a> {
 }
 
 impl<'a> Requiring<'a> {
-    fn new(request: &'a Request<'a>, ranked: &'a Ranked, decisions: Vec<Decision>) -> Self {
+    fn new(request: &'a Request<'a>, ranked: &'a Ranked<'a>, decisions: Vec<Decision>) -> Self {
         let places = decisions.iter().enumerate().filter(|(_, decision)| decision.picked().is_some());
         let picked: BTreeMap<ToolId, usize> = places.map(|(place, decision)| (decision.tool, place)).collect();
         let mut requiring = Self {
@@ -202,7 +202,7 @@ pub(super) fn fit(
     costs: &Arc<Costs>,
     tokens: usize,
     request: &Request<'_>,
-    ranked: &Ranked,
+    ranked: &Ranked<'_>,
     decisions: &mut [Decision],
 ) -> Result<TokenReport, PickError> {
     let musts: BTreeSet<ToolId> = request.musts().union(&request.held()).copied().collect();

@@ -50,19 +50,19 @@ impl Embeddings {
 }
 
 /// What the retrievers say of a request.
-pub(super) struct Said {
+pub(super) struct Said<'q> {
     /// The terms of the request that the index has.
-    pub(super) terms: Vec<FoundTerm>,
+    pub(super) terms: Vec<FoundTerm<'q>>,
     pub(super) signals: Signals,
 }
 
 /// Asks the retrievers: for the request, and in the same look at the vectors of tools for its parts, where it has some.
-pub(super) fn signals(
-    request: &Request<'_>,
+pub(super) fn signals<'q>(
+    request: &Request<'q>,
     parts: Option<&mut AskedParts<'_>>,
     embeddings: &mut Embeddings,
     report: &mut Report,
-) -> Said {
+) -> Said<'q> {
     let mut found = Vec::new();
     let mut signals = BothSignals::default();
     if !request.mode.uses_keyword() {
@@ -88,11 +88,11 @@ pub(super) fn signals(
 }
 
 /// What a mode's retrievers say of a request, with its terms that the index has, where there is no hurry; else why not.
-pub(super) fn plain_signals(
+pub(super) fn plain_signals<'q>(
     (index, examples): (&Index, Option<&ExampleIndex>),
-    query: &Query,
+    query: &'q Query,
     mode: Mode,
-) -> Result<(Vec<FoundTerm>, Signals), String> {
+) -> Result<(Vec<FoundTerm<'q>>, Signals), String> {
     if let Some(reason) = index.left_out.as_ref().filter(|_| mode.uses_semantic()) {
         return Err(reason.clone());
     }
@@ -118,8 +118,13 @@ struct BothSignals {
 
 impl BothSignals {
     /// Asks the keyword index; `None` where neither has words.
-    fn add_keyword(&mut self, index: &Index, query: &Query, examples: Option<&ExampleIndex>) -> Option<Vec<FoundTerm>> {
-        let add = |sentences: Vec<&str>, signals: &mut Signals| {
+    fn add_keyword<'q>(
+        &mut self,
+        index: &Index,
+        query: &'q Query,
+        examples: Option<&ExampleIndex>,
+    ) -> Option<Vec<FoundTerm<'q>>> {
+        let add = |sentences: Vec<&'q str>, signals: &mut Signals| {
             let terms = query_terms(&sentences);
             if terms.is_empty() {
                 return None;

@@ -87,7 +87,7 @@ impl SkillIndex {
     pub(super) fn pick(
         &self,
         request: &Request<'_>,
-        tools: &Ranked,
+        tools: &Ranked<'_>,
         embeddings: &mut Embeddings,
         report: &mut Report,
     ) -> Result<Vec<Picked>, PickError> {
@@ -165,13 +165,13 @@ impl SkillIndex {
 }
 
 /// Ranks skills beside the tools, so that the best of a few skills is not taken for a good one.
-fn rank_beside(
+fn rank_beside<'q>(
     request: &Request<'_>,
-    tools: &Ranked,
-    asked: &Request<'_>,
+    tools: &Ranked<'_>,
+    asked: &Request<'q>,
     embeddings: &mut Embeddings,
     report: &mut Report,
-) -> Ranked {
+) -> Ranked<'q> {
     let Said { terms, signals: skills } = signals(asked, None, embeddings, report);
     let fused = if let Ranked::Fused { fused, .. } = tools {
         fused.beside(request.rankable(), skills, &asked.eligibility)

@@ -53,8 +53,8 @@ impl ExampleScores {
 }
 
 /// Scores every example by BM25 over the terms of a request of `sentences` sentences.
-pub(super) fn keyword(index: &Index, examples: &ExampleIndex, terms: &[QueryTerm], sentences: usize) -> Vec<f32> {
-    let contributions = |term: &QueryTerm| {
+pub(super) fn keyword(index: &Index, examples: &ExampleIndex, terms: &[QueryTerm<'_>], sentences: usize) -> Vec<f32> {
+    let contributions = |term: &QueryTerm<'_>| {
         let share = term.weight;
         examples.contributions(index, term.key, term.kind).map(move |(example, gives)| (example, share * gives))
     };

@@ -8,12 +8,12 @@ use crate::ranking::Scored;
 
 /// Scores the tools by BM25 over the distinct terms of a request of `sentences` sentences, and returns the terms
 /// that there are. Examples raise tools.
-pub(crate) fn keyword(
+pub(crate) fn keyword<'q>(
     index: &Index,
-    terms: Vec<QueryTerm>,
+    terms: Vec<QueryTerm<'q>>,
     sentences: usize,
     examples: Option<&ExampleIndex>,
-) -> (Vec<FoundTerm>, Signal) {
+) -> (Vec<FoundTerm<'q>>, Signal) {
     let words = || terms.iter().map(|term| (term.key, term.kind, term.weight));
     let sources = index.sources.as_ref().map(|sources| sources.keyword(words()));
     let of_examples = examples.map(|of| (of, examples::keyword(index, of, &terms, sentences)));

@@ -10,11 +10,11 @@ use super::terms::QueryTerm;
 ///
 /// `contributions` gives the place of every document that has a term, and what the term contributes to its score, which is
 /// never negative. Whatever is summed, is summed in the order of the terms.
-pub(super) fn half_best<'t, T, I: Iterator<Item = (usize, f32)>>(
+pub(super) fn half_best<'t, 'q: 't, T, I: Iterator<Item = (usize, f32)>>(
     documents: usize,
     sentences: usize,
     terms: &'t [T],
-    query: impl Fn(&T) -> &QueryTerm,
+    query: impl Fn(&T) -> &QueryTerm<'q>,
     contributions: impl Fn(&'t T) -> I,
 ) -> Vec<f32> {
     let mut whole = vec![0.0; documents];

@@ -14,14 +14,14 @@ const MAX_WORD_BYTES: usize = 256;
 
 /// One term of a request.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct QueryTerm {
+pub(crate) struct QueryTerm<'q> {
     /// What the index knows it by.
     pub(crate) key: TermKey,
     pub(crate) kind: TermKind,
     /// The kind of value that it stands for.
     pub(crate) value: Option<ValueKind>,
     /// The word, identifier, pair or value as the request has it, its beginning where it is long.
-    pub(crate) word: String,
+    pub(crate) word: &'q str,
     /// What it counts, 0..1: less within a value.
     pub(crate) weight: f32,
     /// One bit a sentence that has the term.
@@ -32,14 +32,14 @@ const _: () = assert!(MAX_SENTENCES <= u32::BITS as usize, "a sentence has a bit
 
 /// One term of a request that the index has.
 #[derive(Debug)]
-pub(crate) struct FoundTerm {
-    pub(crate) query: QueryTerm,
+pub(crate) struct FoundTerm<'q> {
+    pub(crate) query: QueryTerm<'q>,
     pub(crate) indexed: IndexedTerm,
 }
 
-impl FoundTerm {
+impl<'q> FoundTerm<'q> {
     /// Looks up the terms of a request and leaves out those that no tool has.
-    pub(super) fn all(index: &KeywordIndex, terms: Vec<QueryTerm>) -> Vec<Self> {
+    pub(super) fn all(index: &KeywordIndex, terms: Vec<QueryTerm<'q>>) -> Vec<Self> {
         let found = terms.into_iter().filter_map(|query| {
             let indexed = index.look_up(query.key, query.kind)?;
             Some(Self { indexed: indexed.weighted(query.weight), query })
@@ -48,7 +48,7 @@ impl FoundTerm {
     }
 }
 
-impl QueryTerm {
+impl QueryTerm<'_> {
     /// Returns the numbers of the sentences that have the term, in order.
     pub(crate) fn sentences(&self) -> impl Iterator<Item = usize> + use<> {
         let bits = self.sentences;
@@ -71,7 +71,7 @@ impl QueryTerm {
 ///
 /// Stop words are dropped, unless there is nothing else. Words within values count less, and those of addresses and opaque
 /// codes, whose parts would match by accident, not at all.
-pub(crate) fn query_terms(sentences: &[&str]) -> Vec<QueryTerm> {
+pub(crate) fn query_terms<'q>(sentences: &[&'q str]) -> Vec<QueryTerm<'q>> {
     // A word and the pair that it ends, every six letters.
     let most = sentences.iter().map(|text| text.len()).sum::<usize>() / 3;
     let mut terms = Distinct { terms: Vec::with_capacity(most), places: HashMap::with_capacity(most) };
@@ -92,7 +92,7 @@ pub(crate) fn query_terms(sentences: &[&str]) -> Vec<QueryTerm> {
         }
     }
     let mut terms = terms.terms;
-    let function_words = function_words(terms.iter().map(|term| (term.word.as_str(), term.kind == TermKind::Word)));
+    let function_words = function_words(terms.iter().map(|term| (term.word, term.kind == TermKind::Word)));
     if function_words.contains(&false) {
         let mut function_words = function_words.into_iter();
         terms.retain(|_| function_words.next() == Some(false));
@@ -101,17 +101,17 @@ pub(crate) fn query_terms(sentences: &[&str]) -> Vec<QueryTerm> {
 }
 
 /// Terms, each once, and where each stands among them.
-struct Distinct {
-    terms: Vec<QueryTerm>,
+struct Distinct<'q> {
+    terms: Vec<QueryTerm<'q>>,
     places: HashMap<TermKey, usize>,
 }
 
-impl Distinct {
+impl<'q> Distinct<'q> {
     /// Adds a term where it stands in a sentence; of several weights the largest counts.
     fn add(
         &mut self,
         (term, kind, value): (&str, TermKind, Option<ValueKind>),
-        word: &str,
+        word: &'q str,
         weight: f32,
         sentence: usize,
     ) {
@@ -122,7 +122,7 @@ impl Distinct {
             known.weight = known.weight.max(weight);
             return;
         }
-        let word = word[..word.floor_char_boundary(MAX_WORD_BYTES)].to_owned();
+        let word = &word[..word.floor_char_boundary(MAX_WORD_BYTES)];
         self.terms.push(QueryTerm { key, kind, value, word, weight, sentences: 1 << sentence });
     }
 }
@@ -175,10 +175,10 @@ mod tests {
 
     fn words(text: &str) -> Vec<String> {
         let words = |term: &QueryTerm| !matches!(term.kind, TermKind::Pair | TermKind::Value);
-        query_terms(&[text]).into_iter().filter(words).map(|term| term.word).collect()
+        query_terms(&[text]).into_iter().filter(words).map(|term| term.word.to_owned()).collect()
     }
 
-    fn keys(terms: &[QueryTerm]) -> Vec<TermKey> {
+    fn keys(terms: &[QueryTerm<'_>]) -> Vec<TermKey> {
         terms.iter().map(|term| term.key).collect()
     }
 

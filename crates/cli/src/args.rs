@@ -137,6 +137,13 @@ impl RankingArgs {
         self.model.mode()
     }
 
+    /// Reads the static model, where a pick will ask it, while something else is read. Whoever needs it sooner waits for it.
+    pub(super) fn read_ahead(&self) {
+        if self.mode() != Mode::Keyword {
+            std::thread::spawn(|| drop(picktools::embed::StaticEmbedder::shared()));
+        }
+    }
+
     /// Opens the model and indexes `catalog` for a pick, which a model does not stand in the way of that is not ready by
     /// `deadline`, or an endpoint that fails: the semantic stage then fails for that reason, and the other retrievers
     /// rank.

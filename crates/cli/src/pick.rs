@@ -162,6 +162,7 @@ impl PickCommand {
             let is_reranked = reranker.is_some();
             return self.pick_shared(store, &query, deadline, is_reranked);
         }
+        self.asking.ranking.read_ahead();
         let catalog = self.reading.open_for_picks(&self.catalog)?;
         let skills = self.skills.as_deref().map(read_skills).transpose()?;
         let (sequences, examples) = (self.asking.history.sequences()?, self.asking.history.examples()?);

@@ -29,7 +29,7 @@ const CLOSE: f32 = 0.3;
 
 /// One sentence that says why the tool was picked.
 pub(super) fn reason(
-    ranked: &Ranked,
+    ranked: &Ranked<'_>,
     (id, tool): (ToolId, &Tool),
     access: &Access,
     provenance: &Provenance,
