@@ -292,7 +292,7 @@ impl Fused {
             let best = fused.best().filter(is_beside)?;
             return Some((best, fused.score_of(best)));
         }
-        let best = self.leading_of(&flags, 1).first()?.tool;
+        let best = self.leading(&flags, 1).first()?.tool;
         let standing = Some(best).filter(is_beside).map(|_| self.compare(&flags))?;
         Some((best, self.score_at(best, &standing)))
     }
@@ -335,7 +335,7 @@ impl Fused {
 
     /// Works out what the best tool that is admitted, and those that rival it, say of the request.
     fn compare(&self, admitted: &[bool]) -> Standing {
-        let top = self.leading_of(admitted, CROWD);
+        let top = self.leading(admitted, CROWD);
         let best = top.first().copied();
         let best_value = best.map_or(0.0, |best| best.score);
         // The logarithm of how many of the best tools rival the best one.
@@ -412,13 +412,8 @@ impl Fused {
         self.standing.best
     }
 
-    /// Returns the eligible tools of the largest values, in order.
-    pub(crate) fn leading(&self, eligibility: &Eligibility, count: usize) -> Ranking {
-        self.leading_of(&self.scored.of(eligibility.flags()), count)
-    }
-
-    /// The same of the tools that are admitted, of those that have values.
-    fn leading_of(&self, admitted: &[bool], count: usize) -> Ranking {
+    /// Returns the tools of the largest values, in order, of those with values that are admitted.
+    fn leading(&self, admitted: &[bool], count: usize) -> Ranking {
         let mut ranking = top_k_of(&self.values, admitted, count);
         ranking.iter_mut().for_each(|candidate| candidate.tool = self.scored.tool(candidate.tool.index()));
         ranking

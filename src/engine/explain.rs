@@ -31,7 +31,6 @@ use crate::selection::{
     SemanticEvidence, SourceEvidence, TermEvidence,
 };
 use crate::sequences::Gain;
-use crate::text::ValueKind;
 
 /// The most characters that are kept of a tool's words where they meet a term: a pair may have others in between.
 const MAX_MEETS_CHARS: usize = 80;

@@ -210,7 +210,7 @@ fn step(value: f32) -> i8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ndarray::{Array2, ArrayView1, s};
+    use ndarray::{Array2, s};
     use proptest::prelude::*;
 
     /// Vectors of unit length, one a row, or of zeros; some values are much larger than others.
