@@ -53,7 +53,8 @@ fn main() {
 
 /// Reads the requests, each with its number of sentences.
 fn read_requests(folder: &Path) -> Vec<(Query, u64)> {
-    let text = fs::read_to_string(folder.join("requests.jsonl")).expect("requests, which scripts/make-corpora.py makes");
+    let text =
+        fs::read_to_string(folder.join("requests.jsonl")).expect("requests, which scripts/make-corpora.py makes");
     let read = |line| {
         let request: Value = serde_json::from_str(line).expect("a request");
         let text = request["text"].as_str().expect("it has a text");

@@ -4,12 +4,11 @@
 //! Some function words of other languages are English words too: a `son` is no *his*, and to `die` no article. They count
 //! where the request is in that language: where it has two others of that language, and more than of English.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use foldhash::{HashMap, HashMapExt};
 use stop_words::Language;
-
-use crate::text::lower_case;
 
 /// Languages whose lists are of the language alone; a bit each.
 const LANGUAGES: [Language; 20] = [
@@ -55,6 +54,12 @@ static WORDS: LazyLock<HashMap<&str, u32>> = LazyLock::new(|| {
     }
     words
 });
+
+/// Returns a word in small letters; most are as they stand, which is told at a glance.
+pub(crate) fn lower_case(word: &str) -> Cow<'_, str> {
+    let is_lower = word.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
+    if is_lower { Cow::Borrowed(word) } else { Cow::Owned(word.to_lowercase()) }
+}
 
 /// Looks a word up, whatever its case.
 fn look_up(word: &str) -> Option<(&'static str, u32)> {

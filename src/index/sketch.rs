@@ -14,6 +14,8 @@ use super::rows::Rows;
 
 /// How many tools lie together.
 const BLOCK: usize = 32;
+/// How many blocks are held against one row of a request after the other, while they are near the processor: 32 KiB of 256 dimensions.
+const TOGETHER: usize = 32;
 /// How many signs are looked up at once.
 const SIGNS: usize = 4;
 /// Two groups of signs lie in a byte of each tool.
@@ -68,20 +70,29 @@ impl Sketch {
         size_of_val(&*self.codes) + size_of_val(&*self.worth)
     }
 
-    /// Estimates the product of every vector with that of a request.
-    pub(super) fn estimates(&self, request: ArrayView1<'_, f32>) -> Vec<f32> {
-        let Tables { tables, step, least } = Tables::of(&request.to_vec(), self.pairs);
-        let mut estimates = Vec::with_capacity(self.worth.len());
+    /// Estimates the products of every vector with each row of a request: by row, then by vector.
+    pub(super) fn estimates<'v>(&self, request: impl Iterator<Item = ArrayView1<'v, f32>>) -> Vec<Vec<f32>> {
+        let tables: Vec<Tables> = request.map(|row| Tables::of(&row.to_vec(), self.pairs)).collect();
+        let mut estimates = vec![Vec::with_capacity(self.worth.len()); tables.len()];
+        let codes = self.codes.chunks(TOGETHER * self.pairs.max(1));
+        for (codes, worth) in codes.zip(self.worth.chunks(TOGETHER * BLOCK)) {
+            estimates.iter_mut().zip(&tables).for_each(|(estimates, tables)| self.add(codes, worth, tables, estimates));
+        }
+        estimates
+    }
+
+    /// Adds the estimates of some blocks to those before.
+    fn add(&self, codes: &[[u8; BLOCK]], worth: &[f32], tables: &Tables, estimates: &mut Vec<f32>) {
+        let Tables { tables, step, least } = tables;
         let mut sums = [0; BLOCK];
-        for (codes, worth) in self.codes.chunks_exact(self.pairs.max(1)).zip(self.worth.chunks(BLOCK)) {
-            add_up(codes, &tables, &mut sums);
+        for (codes, worth) in codes.chunks_exact(self.pairs.max(1)).zip(worth.chunks(BLOCK)) {
+            add_up(codes, tables, &mut sums);
             // All of a block, as a loop of one length is made of vector instructions.
             let mut of_block = [0.0; BLOCK];
             of_block[..worth.len()].copy_from_slice(worth);
             of_block.iter_mut().zip(sums).for_each(|(value, sum)| *value *= step * f32::from(sum) + least);
             estimates.extend_from_slice(&of_block[..worth.len()]);
         }
-        estimates
     }
 }
 
@@ -197,10 +208,15 @@ mod tests {
         #[test]
         fn an_estimate_is_the_product_with_the_signs_times_what_they_are_worth((matrix, request) in matrices()) {
             let rows = Rows::of(matrix.view());
-            let sketch = Sketch::of([&rows, &rows].into_iter(), request.len());
-            let estimates = sketch.estimates(request.view());
-            prop_assert_eq!(estimates.len(), 2 * matrix.nrows());
-            prop_assert_eq!(&estimates[..matrix.nrows()], &estimates[matrix.nrows()..]);
+            // Several times, so that they are not all looked at together.
+            let times = 2 * TOGETHER * BLOCK / matrix.nrows().max(1);
+            let sketch = Sketch::of(std::iter::repeat_n(&rows, times), request.len());
+            let other = -&request;
+            let estimates = sketch.estimates([request.view(), other.view()].into_iter());
+            prop_assert_eq!(&estimates[1], &sketch.estimates(std::iter::once(other.view()))[0]);
+            let estimates = &estimates[0];
+            prop_assert_eq!(estimates.len(), times * matrix.nrows());
+            prop_assert!(estimates.chunks(matrix.nrows().max(1)).all(|again| again == &estimates[..matrix.nrows()]));
             // A number of a table is off by half a step at most, and a step is a 127th of the widest group.
             let groups = request.len().div_ceil(SIGNS) as f32;
             let widest = request.to_vec().chunks(SIGNS).map(|group| group.iter().map(|value| value.abs()).sum::<f32>()).fold(0.0, f32::max);
@@ -233,7 +249,7 @@ mod tests {
         let longest = Array2::from_elem((1, MAX_DIMENSIONS), 1.0);
         let rows = Rows::of(longest.view());
         let sketch = Sketch::of([&rows].into_iter(), MAX_DIMENSIONS);
-        let estimate = sketch.estimates(longest.row(0))[0];
+        let estimate = sketch.estimates(longest.rows().into_iter())[0][0];
         assert!((estimate / MAX_DIMENSIONS as f32 - 1.0).abs() < 1e-3, "{estimate}");
     }
 }

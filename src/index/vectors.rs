@@ -190,8 +190,9 @@ impl Vectors {
         let mut near = also;
         let wanted = NEAR + near.tools() / TOOLS_PER_NEAR;
         // To a row of zeros no tool is nearer than another.
-        for row in query.rows().into_iter().filter(|row| row.iter().any(|&value| value != 0.0)) {
-            near.add_best(&sketch.estimates(row), f32::NEG_INFINITY, admitted, wanted);
+        let rows = query.rows().into_iter().filter(|row| row.iter().any(|&value| value != 0.0));
+        for estimates in sketch.estimates(rows) {
+            near.add_best(&estimates, f32::NEG_INFINITY, admitted, wanted);
         }
         let query = Rows::of(query);
         let to_sources = |means: &Array2<f32>| -> Vec<Vec<f32>> {

@@ -7,7 +7,6 @@
 //! English Snowball stemmer; on other languages the stemmer does little, and does it alike on both sides. Where it takes
 //! words of different meanings for one, such as `terminate` and `terminal`, they stay apart.
 
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::iter::Peekable;
 use std::str::Chars;
@@ -158,12 +157,6 @@ impl Analyzer {
         self.known.push(Known { stem, split, is_stop_word: is_stop_word(word) });
         self.known.len() - 1
     }
-}
-
-/// Returns a word in small letters; most are as they stand, which is told at a glance.
-pub(crate) fn lower_case(word: &str) -> Cow<'_, str> {
-    let is_lower = word.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
-    if is_lower { Cow::Borrowed(word) } else { Cow::Owned(word.to_lowercase()) }
 }
 
 /// Returns a word in small letters, those of the Latin alphabet without accents.

@@ -9,7 +9,7 @@ mod document;
 mod values;
 
 pub use analysis::TermKind;
-pub(crate) use analysis::{AnalyzedTerm, Analyzer, lower_case, words};
+pub(crate) use analysis::{AnalyzedTerm, Analyzer, words};
 pub use document::Field;
 pub(crate) use document::{EmbeddingText, taken, texts, texts_of};
 pub use values::ValueKind;

@@ -11,11 +11,11 @@ use ndarray::{Array1, Array2, ArrayView1, Axis, s};
 
 use crate::catalog::Tool;
 use crate::embed::{Embedder, Role};
-use crate::function_words::{function_words, is_stop_word};
+use crate::function_words::{function_words, is_stop_word, lower_case};
 use crate::index::{Rows, TellingWord, ToolWords, Vectors, products};
 use crate::ranking::ToolId;
 use crate::selection::WordEvidence;
-use crate::text::{EmbeddingText, lower_case};
+use crate::text::EmbeddingText;
 
 /// The most words that the evidence holds.
 const MAX_WORDS: usize = 4;
