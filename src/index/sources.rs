@@ -368,9 +368,9 @@ impl Sources {
         Some(means)
     }
 
-    /// Adds the tools of the sources with the largest scores.
-    pub(super) fn add_best(&self, scores: &[f32], tools: &mut ToolSet) {
-        self.of.add_best(scores, f32::NEG_INFINITY, tools);
+    /// Adds the tools of the sources with the largest scores, by row.
+    pub(super) fn add_best(&self, rows: &[Vec<f32>], tools: &mut ToolSet) {
+        self.of.add_best(rows, f32::NEG_INFINITY, tools);
     }
 
     /// Returns how near the tools of each source are on average to each unit vector of a request by a model, drawn towards the mean of

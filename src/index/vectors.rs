@@ -197,13 +197,14 @@ impl Vectors {
         let query = Rows::of(query);
         let to_sources = |means: &Array2<f32>| -> Vec<Vec<f32>> {
             // As it would be of the similarities of all tools: to the request as these are held against it.
-            let to_row =
-                |row| products(query.row(row).insert_axis(Axis(0)).view(), means.view()).into_raw_vec_and_offset().0;
-            (0..query.len()).map(to_row).collect()
+            let mut kept = Array2::zeros((0, means.ncols()));
+            (0..query.len())
+                .for_each(|row| kept.push_row(query.row(row).view()).expect("they have as many dimensions"));
+            products(means.view(), kept.view()).columns().into_iter().map(|row| row.to_vec()).collect()
         };
         let of_sources = means.as_ref().map(to_sources);
         if let (Some(sources), Some(scores)) = (sources, &of_sources) {
-            scores.iter().for_each(|scores| sources.add_best(scores, &mut near));
+            sources.add_best(scores, &mut near);
         }
         let near: Vec<ToolId> = near.iter().collect();
         let mut tools = vec![Vec::with_capacity(near.len()); query.len()];

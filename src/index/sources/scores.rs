@@ -39,12 +39,16 @@ impl Of {
         starts.zip(self.ends.iter()).map(|(start, &end)| (start..end, self.numbers[start] as usize))
     }
 
-    /// Adds the tools of the sources with the largest scores that exceed `floor`.
-    pub(super) fn add_best(&self, scores: &[f32], floor: f32, tools: &mut ToolSet) {
-        let best = top_k_of(scores, &vec![true; scores.len()], BEST_SOURCES);
-        let is_best = |source: usize| best.iter().any(|best| best.tool.index() == source && best.score > floor);
-        for (run, _) in self.runs().filter(|(_, source)| is_best(*source)) {
-            run.for_each(|place| tools.add(ToolId::from_index(place)));
+    /// Adds the tools of the sources that have the largest scores of any row and exceed `floor`.
+    pub(super) fn add_best(&self, rows: &[Vec<f32>], floor: f32, tools: &mut ToolSet) {
+        let mut is_best = vec![false; rows.first().map_or(0, Vec::len)];
+        let every = vec![true; is_best.len()];
+        let best = rows.iter().flat_map(|scores| top_k_of(scores, &every, BEST_SOURCES));
+        best.filter(|best| best.score > floor).for_each(|best| is_best[best.tool.index()] = true);
+        if is_best.contains(&true) {
+            for (run, _) in self.runs().filter(|(_, source)| is_best[*source]) {
+                run.for_each(|place| tools.add(ToolId::from_index(place)));
+            }
         }
     }
 }
@@ -52,7 +56,7 @@ impl Of {
 impl SourceScores {
     /// Adds the tools of the best sources, as far as these score more than nothing.
     pub(crate) fn add_best(&self, tools: &mut ToolSet) {
-        self.of.add_best(&self.scores, 0.0, tools);
+        self.of.add_best(std::slice::from_ref(&self.scores), 0.0, tools);
     }
 
     /// Returns the score of the source of the tool at a place.
