@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
@@ -137,10 +138,11 @@ impl RankingArgs {
         self.model.mode()
     }
 
-    /// Reads the static model, where a pick will ask it, while something else is read. Whoever needs it sooner waits for it.
+    /// Reads the static model, which every pick by meaning asks, while something else is read. Whoever needs it sooner waits for it.
     pub(super) fn read_ahead(&self) {
         if self.mode() != Mode::Keyword {
-            std::thread::spawn(|| drop(picktools::embed::StaticEmbedder::shared()));
+            // Without a thread it is read when it is needed.
+            drop(thread::Builder::new().spawn(|| drop(picktools::embed::StaticEmbedder::shared())));
         }
     }
 
