@@ -36,15 +36,13 @@ const FILES: [(usize, &str); 3] =
 
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let [folder, sizes @ ..] = &arguments[..] else {
+    let asked = arguments.split_first().and_then(|(folder, sizes)| {
+        Some((Path::new(folder), sizes.iter().map(|size| size.parse().ok()).collect::<Option<Vec<usize>>>()?))
+    });
+    // Else there is nothing, or what other benches are filtered by.
+    let Some((folder, sizes)) = asked.filter(|(_, sizes)| !sizes.is_empty()) else {
         return println!("corpora are left out: name their folder, and how many tools");
     };
-    let sizes: Option<Vec<usize>> = sizes.iter().map(|size| size.parse().ok()).collect();
-    // What others are filtered by.
-    let Some(sizes) = sizes.filter(|sizes| !sizes.is_empty()) else {
-        return println!("corpora are left out: name their folder, and how many tools");
-    };
-    let folder = Path::new(folder);
     let requests = read_requests(folder);
     for size in sizes {
         measure(folder, size, &requests);
@@ -82,15 +80,17 @@ fn measure(folder: &Path, size: usize, requests: &[(Query, u64)]) {
         let engine = timed("indexed", || Engine::new(catalog).expect("it is indexed"));
         timed("saved", || engine.save(saved.path(), json!(null)).expect("it can be saved"));
         update(&engine);
-        pick(&engine, &requests[0].0, &PickOptions::default())
+        json!(engine.pick(&requests[0].0, &PickOptions::default()).expect("it picks"))
     };
     let open = || Engine::new(Catalog::open_saved(saved.path()).expect("it opens")).expect("nothing is missing");
     for _ in 0..ROUNDS {
         let started = Instant::now();
         let engine = open();
         let opened = started.elapsed();
-        assert_eq!(pick(&engine, &requests[0].0, &PickOptions::default()), expected);
-        println!("  opened: {opened:.2?}, with the first pick {:.2?}", started.elapsed());
+        let selection = engine.pick(&requests[0].0, &PickOptions::default()).expect("it picks");
+        let picked = started.elapsed();
+        assert_eq!(json!(selection), expected);
+        println!("  opened: {opened:.2?}, with the first pick {picked:.2?}");
     }
     let engine = open();
     let bare = PickOptions { reasons: false, ..PickOptions::default() };
@@ -118,11 +118,6 @@ fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let made = work();
     println!("  {what}: {:.2?}", started.elapsed());
     made
-}
-
-/// Picks, and returns what is found.
-fn pick(engine: &Engine, query: &Query, options: &PickOptions) -> Value {
-    json!(engine.pick(query, options).expect("it picks"))
 }
 
 fn round(engine: &Engine, queries: &[&Query], options: &PickOptions) -> Latency {

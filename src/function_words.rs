@@ -55,7 +55,7 @@ static WORDS: LazyLock<HashMap<&str, u32>> = LazyLock::new(|| {
     words
 });
 
-/// Returns a word in small letters; most are as they stand, which is told at a glance.
+/// Returns a word in lower case; borrowed where it is ASCII and stands so.
 pub(crate) fn lower_case(word: &str) -> Cow<'_, str> {
     let is_lower = word.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
     if is_lower { Cow::Borrowed(word) } else { Cow::Owned(word.to_lowercase()) }

@@ -78,8 +78,10 @@ mod tests {
         assert_eq!(find("book flight", "book my flight", Field::Description), Some("Booked flights"));
         assert_eq!(find("bookflight", "bookflight", Field::Name), Some("bookFlight"));
         assert_eq!(find("absent", "absent", Field::Name), None);
-        let takes =
-            |kind: ValueKind| own.find(&tool, (TermKey::of(kind.term()), Some(kind)), "x", Field::ParameterNames);
-        assert_eq!((takes(ValueKind::Date), takes(ValueKind::Path)), (Some("day"), None));
+        let takes = |kind: ValueKind, word: &str| {
+            own.find(&tool, (TermKey::of(kind.term()), Some(kind)), word, Field::ParameterNames)
+        };
+        assert_eq!(takes(ValueKind::Date, "3 May"), Some("day"));
+        assert_eq!(takes(ValueKind::Path, "a.txt"), None);
     }
 }

@@ -88,10 +88,9 @@ impl Rows {
     pub(crate) fn gathered<'r>(rows: impl ExactSizeIterator<Item = (&'r Self, usize)>) -> Option<Self> {
         let (mut all, count): (Option<Self>, _) = (None, rows.len());
         for (from, row) in rows {
-            let all = all.get_or_insert_with(|| Self {
-                dimensions: from.dimensions,
-                values: Vec::with_capacity(count * from.dimensions),
-                scales: Vec::with_capacity(count),
+            let all = all.get_or_insert_with(|| {
+                let values = Vec::with_capacity(count * from.dimensions);
+                Self::of_parts(from.dimensions, values, Vec::with_capacity(count))
             });
             all.values.extend(&from.values[row * from.dimensions..][..from.dimensions]);
             all.scales.push(from.scales[row]);

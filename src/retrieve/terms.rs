@@ -214,19 +214,22 @@ mod tests {
     fn words_within_values_count_less_unless_they_stand_outside_too() {
         let weights = |text: &str| {
             let terms = query_terms(&[text]).into_iter().filter(|term| term.kind != TermKind::Pair);
-            let name = |term: &QueryTerm| term.value.map_or(term.word.to_lowercase(), |value| value.term().to_owned());
-            terms.map(|term| format!("{} {}", name(&term), term.weight)).collect::<Vec<_>>()
+            terms.map(|term| format!("{:?} {}", term.key, term.weight)).collect::<Vec<_>>()
+        };
+        let of = |weighted: &str| {
+            let (term, weight) = weighted.rsplit_once(' ').expect("both are there");
+            format!("{:?} {weight}", TermKey::of(term))
         };
         assert_eq!(
             weights("rename notes.txt on 3 May"),
-            ["rename 1", "notes 0.5", "txt 1", "3 0.5", "takes:path 1", "takes:document 1", "takes:date 1"]
+            ["renam 1", "note 0.5", "txt 1", "3 0.5", "takes:path 1", "takes:document 1", "takes:date 1"].map(of)
         );
         assert_eq!(
             weights("put AP-7790 into 'Big plans'")[1..],
-            ["ap 0.75", "7790 0.75", "big 0.5", "plans 0.5", "takes:id 1", "takes:text 1"]
+            ["ap 0.75", "7790 0.75", "big 0.5", "plan 0.5", "takes:id 1", "takes:text 1"].map(of)
         );
-        assert_eq!(weights("notes of notes.txt")[0], "notes 1");
-        assert_eq!(weights("https://example.org/a"), ["takes:url 1"]);
+        assert_eq!(weights("notes of notes.txt")[0], of("note 1"));
+        assert_eq!(weights("https://example.org/a"), ["takes:url 1"].map(of));
     }
 
     #[test]

@@ -138,9 +138,9 @@ impl RankingArgs {
         self.model.mode()
     }
 
-    /// Reads the static model, which every pick by meaning asks, while something else is read. Whoever needs it sooner waits for it.
+    /// Reads the static model, where a pick asks no other, while something else is read. Whoever needs it sooner waits for it.
     pub(super) fn read_ahead(&self) {
-        if self.mode() != Mode::Keyword {
+        if self.mode() != Mode::Keyword && self.model.embed_url.is_none() && self.model.named() == STATIC {
             // Without a thread it is read when it is needed.
             drop(thread::Builder::new().spawn(|| drop(picktools::embed::StaticEmbedder::shared())));
         }
@@ -190,6 +190,11 @@ impl ModelArgs {
         }
     }
 
+    /// Returns the model's name or path, as it is given or by default.
+    fn named(&self) -> &str {
+        self.model.as_deref().unwrap_or(STATIC)
+    }
+
     /// Opens the model; a mode that needs none leaves it closed.
     pub(super) fn open(&self) -> anyhow::Result<Model> {
         self.open_as(self.mode)
@@ -197,13 +202,13 @@ impl ModelArgs {
 
     fn open_as(&self, mode: ModeArg) -> anyhow::Result<Model> {
         let embedder = self.opener(mode, None)?.map(|opener| (opener.open)()).transpose()?;
-        let name = short_name(self.model.as_deref().unwrap_or(STATIC));
+        let name = short_name(self.named());
         Ok(Model { name, embedder, cache_dir: self.folders.cache_dir() })
     }
 
     /// Says how the model is opened, which may take long; an endpoint answers by `deadline`.
     fn opener(&self, mode: ModeArg, deadline: Option<Instant>) -> anyhow::Result<Option<Opener>> {
-        let model = self.model.as_deref().unwrap_or(STATIC);
+        let model = self.named();
         let folders = self.folders.clone();
         Ok(Some(match (mode, &self.embed_url, model) {
             (ModeArg::Keyword, ..) => return Ok(None),
