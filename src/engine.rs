@@ -328,7 +328,7 @@ impl Engine {
         report.ran(Stage::Eligibility);
         let mut asked_parts = None;
         if self.scorer.is_none() {
-            asked_parts = AskedParts::new(&request, &mut report);
+            asked_parts = AskedParts::new(&request, embeddings, &mut report);
         }
         let mut ranked = match &self.scorer {
             Some(scorer) => ranked::score(&request, (scorer, self.shortlist), embeddings, &mut report),

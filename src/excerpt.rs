@@ -39,6 +39,10 @@ pub fn marked(text: &str, chars: usize) -> Cow<'_, str> {
 
 /// A text on one line, with single spaces, without characters that do not show, and cut after `chars` characters.
 pub(crate) fn one_line(text: &str, chars: usize) -> String {
+    // As with most words, there is nothing to change.
+    if text.len() <= chars && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return text.to_owned();
+    }
     let (mut begun, mut gap) = (false, false);
     let visible = |c: char| {
         if is_gap(c) {

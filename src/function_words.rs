@@ -61,9 +61,20 @@ pub(crate) fn lower_case(word: &str) -> Cow<'_, str> {
     if is_lower { Cow::Borrowed(word) } else { Cow::Owned(word.to_lowercase()) }
 }
 
-/// Looks a word up, whatever its case.
-fn look_up(word: &str) -> Option<(&'static str, u32)> {
-    WORDS.get_key_value(&*lower_case(word)).map(|(&word, &bits)| (word, bits))
+/// What the lists of function words have of a word.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Listed(Option<(&'static str, u32)>);
+
+impl Listed {
+    /// Looks a word up, whatever its case.
+    pub(crate) fn of(word: &str) -> Self {
+        Self(WORDS.get_key_value(&*lower_case(word)).map(|(&word, &bits)| (word, bits)))
+    }
+
+    /// Returns `true` if the word carries no intent of its own in a text that may be in these languages.
+    fn is_function_word(self, languages: u32) -> bool {
+        self.0.is_some_and(|(_, bits)| bits & (ENGLISH | languages) != 0 || bits & ENGLISH_TOO == 0)
+    }
 }
 
 /// The least distinct function words by which a text is in a language other than English.
@@ -71,31 +82,37 @@ const LEAST_WORDS: usize = 2;
 
 /// Returns `true` if a word, whatever its case, carries no intent of its own in any text.
 pub(crate) fn is_stop_word(word: &str) -> bool {
-    look_up(word).is_some_and(|(_, bits)| is_function_word(bits, 0))
-}
-
-/// Returns `true` if a word of these bits carries no intent of its own in a text that may be in these languages.
-fn is_function_word(bits: u32, languages: u32) -> bool {
-    bits & (ENGLISH | languages) != 0 || bits & ENGLISH_TOO == 0
+    Listed::of(word).is_function_word(0)
 }
 
 /// Returns `true` if a text has a word that carries an intent.
 pub(crate) fn says_something(text: &str) -> bool {
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    function_words(words.map(|word| (word, true))).contains(&false)
+    let mut listed = Vec::new();
+    for word in words {
+        let of_word = Listed::of(word);
+        // What is in no list carries an intent in any language.
+        if of_word.0.is_none() {
+            return true;
+        }
+        listed.push((of_word, true));
+    }
+    function_words(&listed).contains(&false)
 }
 
-/// Tells of each word of a text, whatever its case, whether it carries no intent of its own. That depends on the language of the text, which
-/// the words with a `true` tell.
-pub(crate) fn function_words<'t>(words: impl Iterator<Item = (&'t str, bool)>) -> Vec<bool> {
-    let found: Vec<_> = words.map(|(word, tells)| (look_up(word), tells)).collect();
-    let languages = languages(found.iter().filter(|(_, tells)| *tells).filter_map(|(found, _)| *found));
-    found.iter().map(|(found, _)| found.is_some_and(|(_, bits)| is_function_word(bits, languages))).collect()
+/// Tells of each word of a text, by what the lists have of it, whether it carries no intent of its own. That depends on the language of the
+/// text, which the words with a `true` tell.
+pub(crate) fn function_words(words: &[(Listed, bool)]) -> Vec<bool> {
+    let languages = languages(words.iter().filter(|(_, tells)| *tells).filter_map(|(listed, _)| listed.0));
+    words.iter().map(|(listed, _)| listed.is_function_word(languages)).collect()
 }
 
 /// Returns a bit for each language, other than English, that a text with these function words may be in.
 fn languages(words: impl Iterator<Item = (&'static str, u32)>) -> u32 {
     let mut distinct: Vec<_> = words.collect();
+    if distinct.iter().filter(|(_, bits)| bits & ENGLISH == 0).count() < LEAST_WORDS {
+        return 0;
+    }
     distinct.sort_unstable();
     distinct.dedup();
     // Those of English, those that a language shares with it, and those that a language does not.
@@ -118,7 +135,8 @@ mod tests {
     /// The words of `text` that carry an intent.
     fn telling(text: &str) -> Vec<&str> {
         let words = || text.split_whitespace();
-        let function_words = function_words(words().map(|word| (word, true)));
+        let listed: Vec<_> = words().map(|word| (Listed::of(word), true)).collect();
+        let function_words = function_words(&listed);
         words().zip(function_words).filter(|(_, is_function_word)| !is_function_word).map(|(word, _)| word).collect()
     }
 

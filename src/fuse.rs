@@ -16,6 +16,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use pulp::Arch;
 use serde::{Deserialize, Serialize};
 
 use self::fits::{Calibration, Evidence, Fit, ODDS};
@@ -192,7 +193,7 @@ pub(crate) struct Fused {
     calibration: &'static Calibration,
     near: &'static Evidence,
     /// Which tools have values.
-    scored: Scored,
+    pub(crate) scored: Scored,
     values: Vec<f32>,
     /// What sources add to the values of their tools, where they tell something.
     sources: Option<SourceScores>,
@@ -240,7 +241,9 @@ impl Fused {
         match method {
             Fusion::Weighted => {
                 for Part { signal, weight, source_weight, .. } in &parts {
-                    values.iter_mut().zip(&signal.scores).for_each(|(value, score)| *value += weight * score);
+                    let sums =
+                        || values.iter_mut().zip(&signal.scores).for_each(|(value, score)| *value += weight * score);
+                    Arch::new().dispatch(sums);
                     if let Some(scores) = &signal.sources {
                         sources.get_or_insert_with(|| scores.silent()).add(*source_weight, scores);
                     }
@@ -441,9 +444,10 @@ impl Fused {
         quick.into_iter().map(|retriever| (retriever, fit.weight(retriever, self.best_keyword))).collect()
     }
 
-    /// Returns the most that a source adds to the value of an eligible tool; negative infinity where sources tell nothing.
-    pub(crate) fn best_source(&self, eligibility: &Eligibility) -> f32 {
-        self.sources.as_ref().map_or(f32::NEG_INFINITY, |sources| sources.best(&self.scored.of(eligibility.flags())))
+    /// Returns the most that a source adds to the value of a tool that is admitted, of those with values; negative infinity where sources tell
+    /// nothing.
+    pub(crate) fn best_source(&self, admitted: &[bool]) -> f32 {
+        self.sources.as_ref().map_or(f32::NEG_INFINITY, |sources| sources.best(admitted))
     }
 
     /// Returns what the tool's source adds to its value, where sources tell something.

@@ -9,6 +9,8 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use pulp::{Arch, NullaryFnOnce};
+
 /// A tool's position in its catalog, in registration order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ToolId(pub(crate) u32);
@@ -48,6 +50,14 @@ impl Scored {
         match self {
             Self::All(tools) => Some(tool.index()).filter(|place| place < tools),
             Self::Some(tools) => tools.binary_search(&tool).ok(),
+        }
+    }
+
+    /// Returns how many tools with scores come before a tool in the catalog.
+    pub(crate) fn before(&self, tool: ToolId) -> usize {
+        match self {
+            Self::All(tools) => tool.index().min(*tools),
+            Self::Some(tools) => tools.partition_point(|scored| *scored < tool),
         }
     }
 
@@ -123,14 +133,27 @@ const LANES: usize = 8;
 ///
 /// Linear in the number of values.
 pub(crate) fn top_k_of(values: &[f32], admitted: &[bool], k: usize) -> Ranking {
-    let mut most: Vec<f32> = values.chunks(CHUNK).zip(admitted.chunks(CHUNK)).map(largest_admitted).collect();
+    let mut most = Vec::with_capacity(values.len().div_ceil(CHUNK));
+    Arch::new().dispatch(Largest { values, admitted, most: &mut most });
     // So many chunks have a tool that reaches it.
     let least = match k.checked_sub(1) {
-        Some(last) if last < most.len() => *most.select_nth_unstable_by(last, |a, b| b.total_cmp(a)).1,
+        Some(last) if last < most.len() => *most.clone().select_nth_unstable_by(last, |a, b| b.total_cmp(a)).1,
         _ => f32::NEG_INFINITY,
     };
-    let reaching = reaching(values, least).filter(|&place| admitted[place]);
-    top_k(reaching.map(|place| Candidate { tool: ToolId::from_index(place), score: values[place] }), k)
+    let mut ranking = Ranking::with_capacity(2 * k.min(values.len()));
+    for first in (0..most.len()).filter(|&chunk| most[chunk] >= least).map(|chunk| CHUNK * chunk) {
+        for place in first..values.len().min(first + CHUNK) {
+            if values[place] >= least && admitted[place] {
+                ranking.push(Candidate { tool: ToolId::from_index(place), score: values[place] });
+            }
+        }
+    }
+    if ranking.len() > k {
+        ranking.select_nth_unstable_by(k, Candidate::better_first);
+        ranking.truncate(k);
+    }
+    ranking.sort_unstable_by(Candidate::better_first);
+    ranking
 }
 
 /// Returns the places of the values that are at least `least`, ascending. Chunks of values that have none are passed over together.
@@ -181,11 +204,8 @@ impl ToolSet {
         let of_admitted = reached(&flags);
         let mostly = 2 * flags.iter().filter(|admitted| **admitted).count() >= flags.len();
         let of_all = if mostly { of_admitted } else { reached(&vec![true; sample.len()]) };
-        for place in reaching(values, of_admitted.min(of_all).max(floor)) {
-            if values[place] > floor && (values[place] >= of_all || admitted[place]) {
-                self.add(ToolId::from_index(place));
-            }
-        }
+        let least = (of_all.max(floor), of_admitted.max(floor));
+        Arch::new().dispatch(AddBest { bits: &mut self.bits, values, admitted, floor, least });
     }
 
     /// Returns the tools, ascending.
@@ -201,6 +221,59 @@ impl ToolSet {
     }
 }
 
+/// The loop of [`top_k_of`] over all values: compiled once for each set of vector instructions, of which the processor's is taken; and so
+/// is the other one.
+struct Largest<'a> {
+    values: &'a [f32],
+    admitted: &'a [bool],
+    most: &'a mut Vec<f32>,
+}
+
+impl NullaryFnOnce for Largest<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        self.most.extend(self.values.chunks(CHUNK).zip(self.admitted.chunks(CHUNK)).map(largest_admitted));
+    }
+}
+
+/// The loop of [`ToolSet::add_best`].
+struct AddBest<'a> {
+    /// One bit a tool.
+    bits: &'a mut [u64],
+    values: &'a [f32],
+    admitted: &'a [bool],
+    floor: f32,
+    /// The least values of those of all, and of those that are admitted.
+    least: (f32, f32),
+}
+
+impl NullaryFnOnce for AddBest<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { bits, values, admitted, floor, least: (of_all, of_admitted) } = self;
+        let is_meant = |(&value, &admitted): (&f32, &bool)| {
+            (value > floor) & ((value >= of_all) | (admitted & (value >= of_admitted)))
+        };
+        let ((values, rest), (admitted, rest_admitted)) = (values.as_chunks::<64>(), admitted.as_chunks::<64>());
+        for ((word, values), admitted) in bits.iter_mut().zip(values).zip(admitted) {
+            let mut meant = [false; 64];
+            meant.iter_mut().zip(values.iter().zip(admitted)).for_each(|(meant, of)| *meant = is_meant(of));
+            for (place, meant) in meant.as_chunks::<8>().0.iter().enumerate() {
+                // Each byte is moved to where its bit belongs within the highest byte.
+                let byte = u64::from_le_bytes(meant.map(u8::from)).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+                *word |= byte << (8 * place);
+            }
+        }
+        for (place, of) in rest.iter().zip(rest_admitted).enumerate() {
+            bits[values.len()] |= u64::from(is_meant(of)) << place;
+        }
+    }
+}
+
 /// Returns the largest of the values that are admitted; negative infinity where there is none.
 pub(crate) fn largest_of(values: &[f32], admitted: &[bool]) -> f32 {
     let mut most = f32::NEG_INFINITY;
@@ -213,6 +286,7 @@ pub(crate) fn largest_of(values: &[f32], admitted: &[bool]) -> f32 {
 }
 
 /// Returns the largest of the values of tools that are admitted; negative infinity where none is.
+#[inline(always)]
 fn largest_admitted((values, admitted): (&[f32], &[bool])) -> f32 {
     let of = |(&value, &admitted): (&f32, &bool)| if admitted { value } else { f32::NEG_INFINITY };
     let ((values, rest), (admitted, rest_admitted)) = (values.as_chunks::<LANES>(), admitted.as_chunks::<LANES>());
@@ -234,6 +308,7 @@ pub(crate) fn largest(values: &[f32]) -> f32 {
     most.into_iter().chain(rest.iter().copied()).fold(f32::NEG_INFINITY, larger)
 }
 
+#[inline(always)]
 fn larger(a: f32, b: f32) -> f32 {
     if a > b { a } else { b }
 }
@@ -332,6 +407,7 @@ mod tests {
             (some.len(), some.place(ToolId::from_index(4)), some.place(ToolId::from_index(5))),
             (3, Some(1), None)
         );
+        assert_eq!([0, 4, 5, 9].map(|tool| some.before(ToolId::from_index(tool))), [0, 1, 2, 3]);
         assert_eq!((some.tool(2).index(), &*some.of(&[0, 10, 20, 30, 40, 50, 60, 70])), (7, &[10, 40, 70][..]));
         let all = Scored::All(3);
         assert_eq!((all.len(), all.place(ToolId::from_index(2)), all.place(ToolId::from_index(3))), (3, Some(2), None));

@@ -3,7 +3,9 @@
 mod cover;
 mod decision;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+
+use foldhash::{HashMap, HashMapExt};
 
 pub(crate) use cover::{Cover, POOL, static_vectors};
 pub(crate) use decision::{Decision, Fate, Picked, Refused, picks, put_in_order};

@@ -6,6 +6,7 @@
 mod reason;
 mod words;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -49,29 +50,8 @@ pub(super) struct Explainer<'a> {
     words: Option<(&'a Vectors, RequestWords<'a>)>,
     /// The most that a source adds to the value of an eligible tool.
     best_source: f32,
-    /// The places of the picks.
-    ranks: Ranks,
-    /// The places of the picks for the part that each is picked for.
-    part_ranks: Vec<Ranks>,
-}
-
-/// The places of some tools by each summand of a ranking: found at once, as each takes a look at every tool.
-#[derive(Default)]
-struct Ranks(Vec<Vec<(ToolId, Option<usize>)>>);
-
-impl Ranks {
-    fn new(fused: &Fused, tools: &[ToolId], eligibility: &Eligibility) -> Self {
-        if tools.is_empty() {
-            return Self::default();
-        }
-        let of_part = |part: &Summand| tools.iter().copied().zip(part.signal.ranks(tools, eligibility)).collect();
-        Self(fused.parts.iter().map(of_part).collect())
-    }
-
-    /// Returns the place of a tool by a summand, where it is known.
-    fn of(&self, summand: usize, tool: ToolId) -> Option<Option<usize>> {
-        self.0.get(summand)?.iter().find(|(known, _)| *known == tool).map(|&(_, rank)| rank)
-    }
+    /// Of each tool with a value whether it is ranked.
+    admitted: Cow<'a, [bool]>,
 }
 
 impl<'a> Explainer<'a> {
@@ -85,29 +65,19 @@ impl<'a> Explainer<'a> {
             parts: &[],
             words: None,
             best_source: f32::NEG_INFINITY,
-            ranks: Ranks::default(),
-            part_ranks: Vec::new(),
+            admitted: Cow::default(),
         };
         if let (Ranked::Fused { fused, .. }, true) = (ranked, request.options.reasons) {
             why.words = words(request.index, fused, request.query.wanted());
-            why.best_source = fused.best_source(request.rankable());
-            let picked: Vec<ToolId> = picks(decisions).map(|(tool, _)| tool).collect();
-            why.ranks = Ranks::new(fused, &picked, request.rankable());
+            why.admitted = fused.scored.of(request.rankable().flags());
+            why.best_source = fused.best_source(&why.admitted);
         }
         why
     }
 
     /// Explains picks for parts of the request too.
     pub(super) fn parts(self, parts: &'a [Part<'a>]) -> Self {
-        if !self.request.options.reasons {
-            return self;
-        }
-        let covering = |part: usize| picks(self.decisions).filter(move |(_, picked)| picked.covers == Some(part));
-        let part_ranks = parts.iter().enumerate().map(|(number, part)| {
-            let tools: Vec<ToolId> = covering(number).map(|(tool, _)| tool).collect();
-            Ranks::new(&part.fused, &tools, self.request.rankable())
-        });
-        Self { part_ranks: part_ranks.collect(), parts, ..self }
+        Self { parts, ..self }
     }
 
     /// Says of what a model finds whether that stands in for another that failed.
@@ -235,7 +205,8 @@ impl<'a> Explainer<'a> {
             required_by: Vec::new(),
             reasons: eligibility.reasons(tool),
         };
-        let tools = named.chain(required).map(explain).chain(others.map(other)).take(MAX_LISTED_INELIGIBLE).collect();
+        let mut tools = Vec::with_capacity(MAX_LISTED_INELIGIBLE.min(eligibility.ineligible_count()));
+        tools.extend(named.chain(required).map(explain).chain(others.map(other)).take(MAX_LISTED_INELIGIBLE));
         Ineligible { total: eligibility.ineligible_count(), counts: eligibility.counts().clone(), tools }
     }
 
@@ -268,14 +239,18 @@ impl<'a> Explainer<'a> {
                 provenance.details = scores.get(&tool).and_then(|score| score.details.clone());
             }
             Ranked::Fused { terms, fused, .. } => {
-                for (number, part) in fused.parts.iter().enumerate() {
-                    let rank = self.rank(part, self.ranks.of(number, tool), tool);
+                for part in &fused.parts {
                     match vectors(self.request.index, part.retriever) {
                         Some(vectors) => {
                             let words = self.words.as_ref();
-                            provenance.semantic.push(self.semantic_evidence((part, rank), vectors, words, tool));
+                            provenance.semantic.push(self.semantic_evidence(
+                                (part, &self.admitted),
+                                vectors,
+                                words,
+                                tool,
+                            ));
                         }
-                        None => provenance.keyword = Some(self.keyword_evidence((part, rank), terms, tool)),
+                        None => provenance.keyword = Some(self.keyword_evidence((part, &self.admitted), terms, tool)),
                     }
                 }
                 provenance.fusion = Some(FusionEvidence {
@@ -320,7 +295,7 @@ impl<'a> Explainer<'a> {
 
     /// What the retrievers say of the tool for a part of the request alone.
     fn cover_evidence(&self, part: usize, tool: ToolId) -> CoverEvidence {
-        let (Part { text, terms, fused }, ranks) = (&self.parts[part], &self.part_ranks[part]);
+        let Part { text, terms, fused } = &self.parts[part];
         let words = words(self.request.index, fused, text);
         let mut evidence = CoverEvidence {
             part: (*text).to_owned(),
@@ -330,33 +305,28 @@ impl<'a> Explainer<'a> {
             examples: None,
         };
         evidence.examples = self.example_evidence(fused, tool);
-        for (number, part) in fused.parts.iter().enumerate() {
-            let rank = self.rank(part, ranks.of(number, tool), tool);
+        let admitted = fused.scored.of(self.request.rankable().flags());
+        for part in &fused.parts {
             match vectors(self.request.index, part.retriever) {
                 Some(vectors) => {
-                    evidence.semantic = Some(self.semantic_evidence((part, rank), vectors, words.as_ref(), tool));
+                    evidence.semantic = Some(self.semantic_evidence((part, &admitted), vectors, words.as_ref(), tool));
                 }
-                None => evidence.keyword = Some(self.keyword_evidence((part, rank), terms, tool)),
+                None => evidence.keyword = Some(self.keyword_evidence((part, &admitted), terms, tool)),
             }
         }
         evidence
     }
 
-    /// Returns the place of a tool by a summand: the `known` one, else it is found.
-    fn rank(&self, part: &Summand, known: Option<Option<usize>>, tool: ToolId) -> Option<usize> {
-        known.unwrap_or_else(|| part.signal.ranks(&[tool], self.request.rankable())[0])
-    }
-
     fn semantic_evidence(
         &self,
-        (part, rank): (&Summand, Option<usize>),
+        (part, admitted): (&Summand, &[bool]),
         vectors: &Vectors,
         words: Option<&(&Vectors, RequestWords<'_>)>,
         tool: ToolId,
     ) -> SemanticEvidence {
         let words = words.filter(|(told, _)| std::ptr::eq(*told, vectors));
         SemanticEvidence {
-            rank,
+            rank: part.signal.rank(tool, admitted),
             score: part.signal.of(tool),
             context: part.signal.of_context(tool),
             examples: part.signal.of_examples(tool),
@@ -383,7 +353,7 @@ impl<'a> Explainer<'a> {
 
     fn keyword_evidence(
         &self,
-        (part, rank): (&Summand, Option<usize>),
+        (part, admitted): (&Summand, &[bool]),
         terms: &[FoundTerm<'_>],
         tool: ToolId,
     ) -> KeywordEvidence {
@@ -412,7 +382,7 @@ impl<'a> Explainer<'a> {
             }
         });
         KeywordEvidence {
-            rank,
+            rank: part.signal.rank(tool, admitted),
             score: part.signal.of(tool),
             context: part.signal.of_context(tool),
             examples: part.signal.of_examples(tool),

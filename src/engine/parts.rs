@@ -8,13 +8,14 @@ use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 use super::ranked::Ranked;
 use super::report::Report;
 use super::request::Request;
-use super::signals::guarded;
+use super::signals::{Embeddings, guarded};
+use crate::deadline::Deadline;
 use crate::function_words::says_something;
 use crate::fuse::{Fused, Fusion, Retriever, Signals};
 use crate::index::{Cosines, Vectors};
 use crate::options::Choice;
 use crate::ranking::{Scored, ToolId};
-use crate::retrieve::{self, FoundTerm, Signal, Similar, query_terms};
+use crate::retrieve::{self, FoundTerm, ReadTexts, Signal, Similar};
 use crate::select::static_vectors;
 use crate::selection::Stage;
 
@@ -38,6 +39,7 @@ impl Part<'_> {
 /// The parts that a request is asked for beside the whole.
 pub(super) struct AskedParts<'q> {
     texts: Vec<&'q str>,
+    pub(super) read: ReadTexts<'q>,
     by_words: Vec<Option<(Vec<FoundTerm<'q>>, Signal)>>,
     by_meaning: Option<Meaning>,
 }
@@ -54,7 +56,7 @@ struct Meaning {
 
 impl<'q> AskedParts<'q> {
     /// Returns the parts of the request, where there are several and the picks are to cover them.
-    pub(super) fn new(request: &Request<'q>, report: &mut Report) -> Option<Self> {
+    pub(super) fn new(request: &Request<'q>, embeddings: &mut Embeddings, report: &mut Report) -> Option<Self> {
         let (index, options) = (request.index, request.options);
         if options.choice != Choice::Set || options.max_candidates < 2 || options.fusion != Fusion::Weighted {
             return None;
@@ -67,20 +69,20 @@ impl<'q> AskedParts<'q> {
             return None;
         }
         let vectors = static_vectors(index).filter(|_| request.mode.uses_semantic());
-        let by_meaning = match vectors.map(|vectors| embed(vectors, &texts, request)).transpose() {
-            Ok(embedded) => {
-                embedded.map(|vectors| Meaning { vectors, known: known(&texts, request), cosines: Vec::new() })
-            }
+        let by_meaning = match vectors.map(|vectors| Meaning::new(vectors, &texts, request, embeddings)).transpose() {
+            Ok(by_meaning) => by_meaning,
             Err(reason) => {
                 report.degraded(Stage::Select, format!("{reason}; the parts of the request are not told apart"));
                 return None;
             }
         };
+        let mut read = ReadTexts::default();
         let by_words = texts.iter().map(|&text| {
-            let asked = || retrieve::keyword(index, query_terms(&[text]), 1, request.examples);
+            let asked = || retrieve::keyword(index, read.terms(&[text]), 1, request.examples);
             request.mode.uses_keyword().then(asked)
         });
-        Some(Self { by_words: by_words.collect(), texts, by_meaning })
+        let by_words = by_words.collect();
+        Some(Self { texts, read, by_words, by_meaning })
     }
 
     /// Returns what words say of the parts.
@@ -96,8 +98,7 @@ impl<'q> AskedParts<'q> {
     /// Looks for the vectors of the whole request and of the parts at once, and returns how near tools are to the former.
     pub(super) fn look(&mut self, whole: &Array2<f32>, near: impl Fn(ArrayView2<'_, f32>) -> Cosines) -> Cosines {
         let Some(Meaning { vectors, known, cosines }) = &mut self.by_meaning else { return near(whole.view()) };
-        let is_known = |part: usize| known[part].is_some_and(|row| row < whole.nrows());
-        let new: Vec<usize> = (0..vectors.nrows()).filter(|&part| !is_known(part)).collect();
+        let new: Vec<usize> = (0..vectors.nrows()).filter(|&part| known[part].is_none()).collect();
         let all = concatenate![Axis(0), whole.view(), vectors.select(Axis(0), &new)];
         let mut found = near(all.view());
         let row = |part: usize| match new.iter().position(|&new| new == part) {
@@ -110,17 +111,38 @@ impl<'q> AskedParts<'q> {
     }
 }
 
-/// Which of the rows of the whole request are those of a part: its first is of all of the text, and the others of its sentences, where there
-/// are several.
-fn known(texts: &[&str], request: &Request<'_>) -> Vec<Option<usize>> {
-    let sentences: Vec<&str> = request.query.sentences().into_iter().map(str::trim).collect();
-    let row = |text: &&str| Some(1 + sentences.iter().position(|sentence| sentence == text)?);
-    texts.iter().map(row).collect()
+impl Meaning {
+    /// Embeds the parts, but for those that are embedded as sentences of the whole request.
+    fn new(
+        vectors: &Vectors,
+        texts: &[&str],
+        request: &Request<'_>,
+        embeddings: &mut Embeddings,
+    ) -> Result<Self, String> {
+        let (embedder, deadline) = (vectors.embedder(), request.deadline);
+        let embedded = embeddings.of(embedder, request.query, deadline).as_ref().map_err(String::clone)?;
+        // Its first row is of all of the text, and the others of its sentences, where there are several.
+        let whole = embedded.request.as_ref().filter(|whole| whole.nrows() > 1);
+        let sentences: Vec<&str> = request.query.sentences().into_iter().map(str::trim).collect();
+        let row =
+            |text: &&str| whole.and(sentences.iter().position(|sentence| sentence == text)).map(|place| 1 + place);
+        let known: Vec<Option<usize>> = texts.iter().map(row).collect();
+        let new: Vec<&str> = texts.iter().zip(&known).filter(|(_, row)| row.is_none()).map(|(text, _)| *text).collect();
+        let new = if new.is_empty() { Array2::default((0, 0)) } else { embed(vectors, &new, deadline)? };
+        let mut new = new.rows().into_iter();
+        let rows = known.iter().filter_map(|row| match (row, whole) {
+            (Some(row), Some(whole)) => Some(whole.row(*row)),
+            _ => new.next(),
+        });
+        let rows: Vec<_> = rows.collect();
+        let vectors = ndarray::stack(Axis(0), &rows).map_err(|error| error.to_string())?;
+        Ok(Self { vectors, known, cosines: Vec::new() })
+    }
 }
 
 /// Says what each part of the request wants, where it was asked.
 pub(super) fn parts<'q>(request: &Request<'q>, asked: Option<AskedParts<'q>>, ranked: &Ranked<'_>) -> Vec<Part<'q>> {
-    let (Ranked::Fused { .. }, Some(AskedParts { texts, by_words, by_meaning })) = (ranked, asked) else {
+    let (Ranked::Fused { .. }, Some(AskedParts { texts, by_words, by_meaning, .. })) = (ranked, asked) else {
         return Vec::new();
     };
     let index = request.index;
@@ -153,10 +175,9 @@ pub(super) fn parts<'q>(request: &Request<'q>, asked: Option<AskedParts<'q>>, ra
     parts.collect()
 }
 
-/// The parts' vectors, one a row; of zeros where the model knows nothing of the part.
-fn embed(vectors: &Vectors, texts: &[&str], request: &Request<'_>) -> Result<Array2<f32>, String> {
+/// The vectors of parts, one a row; of zeros where the model knows nothing of the part.
+fn embed(vectors: &Vectors, texts: &[&str], deadline: Deadline) -> Result<Array2<f32>, String> {
     let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
-    let deadline = request.deadline;
     guarded(vectors.embedder(), deadline, move |embedder| {
         Vectors::embed_queries(embedder, &texts.iter().map(String::as_str).collect::<Vec<_>>(), deadline)
     })

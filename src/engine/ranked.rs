@@ -171,7 +171,7 @@ impl Ranked<'_> {
 /// Retrieves and fuses: the built-in ranking.
 pub(super) fn fuse<'q>(
     request: &Request<'q>,
-    parts: Option<&mut AskedParts<'_>>,
+    parts: Option<&mut AskedParts<'q>>,
     embeddings: &mut Embeddings,
     report: &mut Report,
 ) -> Ranked<'q> {

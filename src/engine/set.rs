@@ -1,10 +1,12 @@
 //! What makes the picks a set: the parts of the request that they cover, the tools that they require, and the budget that
 //! they fit.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 #[cfg(feature = "tokens")]
 use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt};
 
 use super::candidates::{Candidates, twins};
 use super::ranked::Ranked;

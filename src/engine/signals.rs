@@ -18,7 +18,7 @@ use crate::fuse::{Mode, Retriever, Signals};
 use crate::index::{Cosines, ExampleIndex, Index, RequestVectors, Vectors};
 use crate::query::Query;
 use crate::ranking::ToolSet;
-use crate::retrieve::{self, FoundTerm, Signal, query_terms};
+use crate::retrieve::{self, FoundTerm, ReadTexts, Signal};
 use crate::selection::Stage;
 
 /// How much the conversation counts against the request alone. `docs/results.md` has what it gives, and what else was
@@ -59,17 +59,19 @@ pub(super) struct Said<'q> {
 /// Asks the retrievers: for the request, and in the same look at the vectors of tools for its parts, where it has some.
 pub(super) fn signals<'q>(
     request: &Request<'q>,
-    parts: Option<&mut AskedParts<'_>>,
+    mut parts: Option<&mut AskedParts<'q>>,
     embeddings: &mut Embeddings,
     report: &mut Report,
 ) -> Said<'q> {
     let mut found = Vec::new();
     let mut signals = BothSignals::default();
+    let mut none_read = ReadTexts::default();
+    let read = parts.as_mut().map_or(&mut none_read, |parts| &mut parts.read);
     if !request.mode.uses_keyword() {
         report.skipped(Stage::Keyword, "the mode is semantic");
     } else if request.deadline.has_passed() {
         report.failed(Stage::Keyword, "the deadline passed before it began");
-    } else if let Some(terms) = signals.add_keyword(request.index, request.query, request.examples) {
+    } else if let Some(terms) = signals.add_keyword(request.index, request.query, read, request.examples) {
         found = terms;
         report.ran(Stage::Keyword);
     } else {
@@ -98,7 +100,7 @@ pub(super) fn plain_signals<'q>(
     }
     let (mut found, mut signals) = (Vec::new(), BothSignals::default());
     if mode.uses_keyword() {
-        found = signals.add_keyword(index, query, examples).unwrap_or_default();
+        found = signals.add_keyword(index, query, &mut ReadTexts::default(), examples).unwrap_or_default();
     }
     for vectors in asked(index, mode, query) {
         let embedded = Vectors::embed_query(vectors.embedder().as_ref(), query, Deadline::at(None));
@@ -122,10 +124,11 @@ impl BothSignals {
         &mut self,
         index: &Index,
         query: &'q Query,
+        read: &mut ReadTexts<'q>,
         examples: Option<&ExampleIndex>,
     ) -> Option<Vec<FoundTerm<'q>>> {
-        let add = |sentences: Vec<&'q str>, signals: &mut Signals| {
-            let terms = query_terms(&sentences);
+        let mut add = |sentences: Vec<&'q str>, signals: &mut Signals| {
+            let terms = read.terms(&sentences);
             if terms.is_empty() {
                 return None;
             }

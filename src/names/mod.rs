@@ -302,8 +302,10 @@ impl NameTable {
     /// The names that stand in `word` as identifiers: the word itself, or else what is left of it when it is cut.
     fn identifiers<'t>(&self, word: &'t str) -> Vec<&'t str> {
         let known = |part: &&str| is_identifier(part) && !self.owners(part).is_empty();
-        let names = CUTS.into_iter().map(|is_cut| parts(word, is_cut).filter(known).collect::<Vec<_>>());
-        names.into_iter().find(|names| !names.is_empty()).unwrap_or_default()
+        // Where it is not cut at more places than before, it has the same parts.
+        let cuts = (0..CUTS.len()).filter(|&cut| cut == 0 || word.contains(|c| CUTS[cut](c) && !CUTS[cut - 1](c)));
+        let mut names = cuts.map(|cut| parts(word, CUTS[cut]).filter(known).collect::<Vec<_>>());
+        names.find(|names| !names.is_empty()).unwrap_or_default()
     }
 }
 
@@ -325,7 +327,7 @@ pub(crate) fn possible_mentions(text: &str) -> BTreeSet<&str> {
 }
 
 /// Where a word is cut that may be an identifier: nowhere, or else at brackets and commas, then at letters of other scripts, then at
-/// dots and slashes.
+/// dots and slashes. Each cuts wherever those before it do.
 const CUTS: [fn(char) -> bool; 4] = [
     |_| false,
     |c| !(c.is_alphanumeric() || "_-.:/".contains(c)),
@@ -333,9 +335,12 @@ const CUTS: [fn(char) -> bool; 4] = [
     |c| !(c.is_ascii_alphanumeric() || "_-".contains(c)),
 ];
 
-/// The parts of a word, each as it is and without signs around it.
+/// The parts of a word, each as it is and without signs around it, where it has some.
 fn parts(word: &str, is_cut: fn(char) -> bool) -> impl Iterator<Item = &str> {
-    word.split(is_cut).flat_map(|part| [part, part.trim_matches(['.', ':', '/', '-'])])
+    word.split(is_cut).flat_map(|part| {
+        let bare = part.trim_matches(['.', ':', '/', '-']);
+        std::iter::once(part).chain(Some(bare).filter(|bare| bare.len() < part.len()))
+    })
 }
 
 /// The words of a name, in lowercase letters: what stands between separators and changes of case.

@@ -13,13 +13,14 @@ mod terms;
 pub(crate) use examples::{ExampleScores, Similar};
 pub(crate) use keyword::keyword;
 pub(crate) use semantic::semantic;
-pub(crate) use terms::{FoundTerm, query_terms};
+pub(crate) use terms::{FoundTerm, ReadTexts, query_terms};
 
 use ndarray::ArrayView2;
+use pulp::{Arch, NullaryFnOnce};
 
 use crate::access::Eligibility;
 use crate::index::{Cosines, Index, SourceScores, Sources, Vectors};
-use crate::ranking::{Candidate, Scored, ToolId, reaching};
+use crate::ranking::{Candidate, Scored, ToolId};
 
 /// What one retriever says of every tool.
 #[derive(Debug, Clone)]
@@ -118,35 +119,16 @@ impl Signal {
         self.scored = scored.clone();
     }
 
-    /// Returns the place of each of `tools` among the eligible tools, from 1; `None` where it does not match.
+    /// Returns the place of a tool among those that are admitted, from 1; `None` where it does not match. There is a flag for each tool
+    /// with a score.
     ///
     /// # Complexity
     ///
-    /// One pass over the scores, whatever the number of tools.
-    pub(crate) fn ranks(&self, tools: &[ToolId], eligibility: &Eligibility) -> Vec<Option<usize>> {
-        let matching = tools.iter().map(|&tool| Candidate { tool, score: self.of(tool) });
-        let mut matching: Vec<Candidate> = matching.filter(|candidate| candidate.score > self.floor).collect();
-        matching.sort_unstable_by(Candidate::better_first);
-        let Some(least) = matching.last().map(|worst| worst.score) else { return vec![None; tools.len()] };
-        // How many eligible tools are worse than so many of these, of those that are no worse than all of them.
-        let mut worse_than = vec![0_usize; matching.len() + 1];
-        let tools_reaching = reaching(&self.scores, least).map(|place| (self.scored.tool(place), self.scores[place]));
-        for (tool, score) in tools_reaching.filter(|(tool, _)| eligibility.admits(*tool)) {
-            let candidate = Candidate { tool, score };
-            worse_than[matching.partition_point(|better| better.better_first(&candidate).is_lt())] += 1;
-        }
-        let better = worse_than.iter().scan(0, |sum, count| {
-            *sum += count;
-            Some(*sum)
-        });
-        // A tool that is not eligible is not better than itself either.
-        let ranks: Vec<(ToolId, usize)> = matching
-            .iter()
-            .zip(better)
-            .map(|(candidate, better)| (candidate.tool, better + usize::from(!eligibility.admits(candidate.tool))))
-            .collect();
-        let rank = |tool: &ToolId| ranks.iter().find(|(ranked, _)| ranked == tool).map(|&(_, rank)| rank);
-        tools.iter().map(rank).collect()
+    /// One pass over the scores.
+    pub(crate) fn rank(&self, tool: ToolId, admitted: &[bool]) -> Option<usize> {
+        let own = self.of(tool);
+        let better = Better { scores: &self.scores, admitted, own, before: self.scored.before(tool) };
+        (own > self.floor).then(|| 1 + Arch::new().dispatch(better))
     }
 
     /// Returns the eligible tools that match, in registration order.
@@ -154,5 +136,33 @@ impl Signal {
         let candidates =
             self.scores.iter().enumerate().map(|(place, &score)| Candidate { tool: self.scored.tool(place), score });
         candidates.filter(|candidate| candidate.score > self.floor && eligibility.admits(candidate.tool))
+    }
+}
+
+/// The loop of [`Signal::rank`], which counts better tools: compiled once for each set of vector instructions, of which the processor's is
+/// taken.
+struct Better<'a> {
+    scores: &'a [f32],
+    admitted: &'a [bool],
+    own: f32,
+    /// How many of the scores are of tools that come before.
+    before: usize,
+}
+
+impl NullaryFnOnce for Better<'_> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn call(self) -> usize {
+        let Self { scores, admitted, own, before } = self;
+        let ((before, behind), (admitted, admitted_behind)) = (scores.split_at(before), admitted.split_at(before));
+        // Of equal tools the first is better.
+        let as_good =
+            before.iter().zip(admitted).map(|(score, admitted)| u32::from(*admitted & score.total_cmp(&own).is_ge()));
+        let better = behind
+            .iter()
+            .zip(admitted_behind)
+            .map(|(score, admitted)| u32::from(*admitted & score.total_cmp(&own).is_gt()));
+        as_good.sum::<u32>() as usize + better.sum::<u32>() as usize
     }
 }

@@ -1,6 +1,7 @@
 //! The semantic retriever.
 
 use ndarray::ArrayView2;
+use pulp::Arch;
 
 use super::Signal;
 use super::examples::Similar;
@@ -30,11 +31,12 @@ pub(crate) fn semantic(
 pub(super) fn half_best(cosines: Vec<Vec<f32>>) -> Vec<f32> {
     let mut cosines = cosines.into_iter();
     let Some(mut whole) = cosines.next() else { return Vec::new() };
-    if let Some(mut best) = cosines.next() {
+    let Some(mut best) = cosines.next() else { return whole };
+    Arch::new().dispatch(|| {
         for sentence in cosines {
             best.iter_mut().zip(sentence).for_each(|(best, cosine)| *best = best.max(cosine));
         }
         whole.iter_mut().zip(best).for_each(|(whole, best)| *whole = f32::midpoint(*whole, best));
-    }
+    });
     whole
 }

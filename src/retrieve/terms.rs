@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::function_words::function_words;
+use crate::function_words::{Listed, function_words};
 use crate::index::{IndexedTerm, KeywordIndex, TermKey};
 use crate::query::MAX_SENTENCES;
 use crate::text::{AnalyzedTerm, Analyzer, TermKind, Value, ValueKind, values};
@@ -66,65 +66,89 @@ impl QueryTerm<'_> {
     }
 }
 
-/// Returns the distinct terms of a request's sentences in order of first appearance, those of kinds of values behind the
-/// words of their sentence.
-///
-/// Stop words are dropped, unless there is nothing else. Words within values count less, and those of addresses and opaque
-/// codes, whose parts would match by accident, not at all.
+/// Returns the distinct terms of a request's sentences, as [`ReadTexts::terms`].
 pub(crate) fn query_terms<'q>(sentences: &[&'q str]) -> Vec<QueryTerm<'q>> {
-    // A word and the pair that it ends, every six letters.
-    let most = sentences.iter().map(|text| text.len()).sum::<usize>() / 3;
-    let mut terms = Distinct { terms: Vec::with_capacity(most), places: HashMap::with_capacity(most) };
-    for (sentence, text) in sentences.iter().enumerate() {
-        let values = values(text);
-        let weights = Weights::new(text, &values);
-        let add = |AnalyzedTerm { term, kind, start, end }: AnalyzedTerm<'_>| {
-            let weight = weights.of(start..end);
-            if weight > 0.0 {
-                terms.add((term, kind, None), &text[start..end], weight, sentence);
-            }
-        };
-        Analyzer::lend(|analyzer| analyzer.terms(text, add));
-        for Value { kind, range, of_file, .. } in values {
-            for kind in [Some(kind), of_file].into_iter().flatten() {
-                terms.add((kind.term(), TermKind::Value, Some(kind)), &text[range.clone()], 1.0, sentence);
+    ReadTexts::default().terms(sentences)
+}
+
+/// Texts that were read into terms, each once: a part of a request is often one of its sentences.
+#[derive(Default)]
+pub(crate) struct ReadTexts<'q>(Vec<(&'q str, Vec<ReadTerm<'q>>)>);
+
+/// A term where it stands in a text.
+struct ReadTerm<'q> {
+    /// In no sentence yet.
+    term: QueryTerm<'q>,
+    listed: Listed,
+}
+
+impl<'q> ReadTexts<'q> {
+    /// Returns the distinct terms of a request's sentences in order of first appearance, those of kinds of values behind the
+    /// words of their sentence.
+    ///
+    /// Stop words are dropped, unless there is nothing else. Words within values count less, and those of addresses and opaque
+    /// codes, whose parts would match by accident, not at all.
+    pub(crate) fn terms(&mut self, sentences: &[&'q str]) -> Vec<QueryTerm<'q>> {
+        let places: Vec<usize> = sentences.iter().map(|text| self.place(text.trim())).collect();
+        let read = places.iter().map(|&place| &self.0[place].1);
+        let most = read.clone().map(Vec::len).sum();
+        let (mut terms, mut listed) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        let mut known: HashMap<TermKey, usize> = HashMap::with_capacity(most);
+        for (sentence, read) in read.enumerate() {
+            for ReadTerm { term, listed: of_term } in read {
+                let place = *known.entry(term.key).or_insert(terms.len());
+                if place == terms.len() {
+                    terms.push(term.clone());
+                    listed.push((*of_term, term.kind == TermKind::Word));
+                }
+                let known: &mut QueryTerm<'_> = &mut terms[place];
+                known.sentences |= 1 << sentence;
+                // Of several weights the largest counts.
+                known.weight = known.weight.max(term.weight);
             }
         }
+        let function_words = function_words(&listed);
+        if function_words.contains(&false) {
+            let mut function_words = function_words.into_iter();
+            terms.retain(|_| function_words.next() == Some(false));
+        }
+        terms
     }
-    let mut terms = terms.terms;
-    let function_words = function_words(terms.iter().map(|term| (term.word, term.kind == TermKind::Word)));
-    if function_words.contains(&false) {
-        let mut function_words = function_words.into_iter();
-        terms.retain(|_| function_words.next() == Some(false));
+
+    /// Returns the place of a text among those that are read.
+    fn place(&mut self, text: &'q str) -> usize {
+        self.0.iter().position(|(known, _)| *known == text).unwrap_or_else(|| {
+            self.0.push((text, read(text)));
+            self.0.len() - 1
+        })
+    }
+}
+
+/// Reads a text into terms, those of kinds of values last.
+fn read(text: &str) -> Vec<ReadTerm<'_>> {
+    let values = values(text);
+    let weights = Weights::new(text, &values);
+    // A word and the pair that it ends, every six letters.
+    let mut terms = Vec::with_capacity(text.len() / 3);
+    let mut add = |(term, kind, value): (&str, TermKind, Option<ValueKind>), range: Range<usize>, weight| {
+        let word = &text[range];
+        let word = &word[..word.floor_char_boundary(MAX_WORD_BYTES)];
+        let term = QueryTerm { key: TermKey::of(term), kind, value, word, weight, sentences: 0 };
+        terms.push(ReadTerm { term, listed: Listed::of(word) });
+    };
+    let words = |AnalyzedTerm { term, kind, start, end }: AnalyzedTerm<'_>| {
+        let weight = weights.of(start..end);
+        if weight > 0.0 {
+            add((term, kind, None), start..end, weight);
+        }
+    };
+    Analyzer::lend(|analyzer| analyzer.terms(text, words));
+    for Value { kind, range, of_file, .. } in values {
+        for kind in [Some(kind), of_file].into_iter().flatten() {
+            add((kind.term(), TermKind::Value, Some(kind)), range.clone(), 1.0);
+        }
     }
     terms
-}
-
-/// Terms, each once, and where each stands among them.
-struct Distinct<'q> {
-    terms: Vec<QueryTerm<'q>>,
-    places: HashMap<TermKey, usize>,
-}
-
-impl<'q> Distinct<'q> {
-    /// Adds a term where it stands in a sentence; of several weights the largest counts.
-    fn add(
-        &mut self,
-        (term, kind, value): (&str, TermKind, Option<ValueKind>),
-        word: &'q str,
-        weight: f32,
-        sentence: usize,
-    ) {
-        let key = TermKey::of(term);
-        let place = *self.places.entry(key).or_insert(self.terms.len());
-        if let Some(known) = self.terms.get_mut(place) {
-            known.sentences |= 1 << sentence;
-            known.weight = known.weight.max(weight);
-            return;
-        }
-        let word = &word[..word.floor_char_boundary(MAX_WORD_BYTES)];
-        self.terms.push(QueryTerm { key, kind, value, word, weight, sentences: 1 << sentence });
-    }
 }
 
 /// What each byte of a text weighs; empty where all weigh the same.

@@ -11,9 +11,9 @@ use ndarray::{Array1, Array2, ArrayView1, Axis, s};
 
 use crate::catalog::Tool;
 use crate::embed::{Embedder, Role};
-use crate::function_words::{function_words, is_stop_word, lower_case};
+use crate::function_words::{Listed, function_words, is_stop_word, lower_case};
 use crate::index::{Rows, TellingWord, ToolWords, Vectors, products};
-use crate::ranking::ToolId;
+use crate::ranking::{ToolId, largest};
 use crate::selection::WordEvidence;
 use crate::text::EmbeddingText;
 
@@ -22,18 +22,16 @@ const MAX_WORDS: usize = 4;
 /// What adds less to the similarity is not a reason.
 const LEAST_CONTRIBUTION: f32 = 0.02;
 
-/// The distinct words of a request, with their vectors.
+/// The distinct words of a request that may be reasons, with their vectors.
 pub(super) struct RequestWords<'a> {
     words: Vec<&'a str>,
     /// Shape: words × dimensions; a row is the sum over the places where the word stands.
     vectors: Array2<f32>,
-    /// Which words may be reasons.
-    telling: Vec<usize>,
-    /// The vectors of these, as the words of tools are kept.
+    /// The same, as the words of tools are kept.
     rows: Rows,
     /// The lengths of these.
     lengths: Vec<f32>,
-    /// Length of the sum of all vectors.
+    /// Length of the sum of the vectors of all words of the request.
     length: f32,
 }
 
@@ -42,9 +40,14 @@ impl<'a> RequestWords<'a> {
     pub(super) fn new(embedder: &dyn Embedder, text: &'a str) -> Option<Self> {
         let (found, mut vectors) = word_vectors(embedder, Role::Query, text)?;
         let length = length(vectors.sum_axis(Axis(0)).view());
+        let listed: Vec<_> = found.iter().map(|word| (Listed::of(&text[word.clone()]), true)).collect();
+        let function_words = function_words(&listed);
         let mut words: Vec<&str> = Vec::with_capacity(found.len());
         let mut places = HashMap::with_capacity(found.len());
         for (row, word) in found.into_iter().map(|word| &text[word]).enumerate() {
+            if function_words[row] || !has_letters(word) {
+                continue;
+            }
             let place = *places.entry(lower_case(word)).or_insert(words.len());
             let is_new = place == words.len();
             if is_new {
@@ -56,12 +59,8 @@ impl<'a> RequestWords<'a> {
             }
         }
         vectors.slice_axis_inplace(Axis(0), (..words.len()).into());
-        let function_words = function_words(words.iter().map(|&word| (word, true)));
-        let is_telling = |&word: &usize| has_letters(words[word]) && !function_words[word];
-        let telling: Vec<usize> = (0..words.len()).filter(is_telling).collect();
-        let lengths = telling.iter().map(|&word| self::length(vectors.row(word))).collect();
-        let rows = Rows::of_some(vectors.view(), &telling);
-        Some(Self { words, vectors, telling, rows, lengths, length })
+        let lengths = vectors.rows().into_iter().map(self::length).collect();
+        Some(Self { words, rows: Rows::of(vectors.view()), vectors, lengths, length })
     }
 
     /// Returns what each word adds to the cosine similarity to a tool's unit vector.
@@ -72,25 +71,24 @@ impl<'a> RequestWords<'a> {
     /// Returns the words that bring a tool nearest, the weightiest first, each with the word that it meets best.
     pub(super) fn evidence(&self, vectors: &Vectors, tool: &Tool, id: ToolId) -> Vec<WordEvidence> {
         let contributions = self.contributions(vectors.of(id).view());
-        let contribution = |place: usize| contributions[self.telling[place]];
         let mut weighty: Vec<usize> =
-            (0..self.telling.len()).filter(|&place| contribution(place) >= LEAST_CONTRIBUTION).collect();
-        weighty.sort_by(|&a, &b| contribution(b).total_cmp(&contribution(a)));
+            (0..self.words.len()).filter(|&place| contributions[place] >= LEAST_CONTRIBUTION).collect();
+        weighty.sort_by(|&a, &b| contributions[b].total_cmp(&contributions[a]));
         weighty.truncate(MAX_WORDS);
         let words = vectors.words(id, || cut(vectors.embedder().as_ref(), tool));
         let asked = Rows::gathered(weighty.iter().map(|&place| (&self.rows, place))).unwrap_or_default();
         let products = words.vectors.products(&asked);
         let evidence = weighty.iter().zip(products).filter_map(|(&place, products)| {
+            let most = largest(&products);
             // Of equal ones the first.
-            let best = (0..words.words.len()).rev().max_by(|&a, &b| products[a].total_cmp(&products[b]));
-            let other = best.filter(|&other| products[other] > 0.0)?;
+            let other = products.iter().position(|&product| product > 0.0 && product >= most)?;
             let TellingWord { text, field, length: met } = &words.words[other];
             Some(WordEvidence {
-                word: self.words[self.telling[place]].to_owned(),
-                contribution: contribution(place),
+                word: self.words[place].to_owned(),
+                contribution: contributions[place],
                 meets: text.clone(),
                 field: *field,
-                similarity: (products[other] / (self.lengths[place] * met)).min(1.0),
+                similarity: (most / (self.lengths[place] * met)).min(1.0),
             })
         });
         evidence.collect()
@@ -179,7 +177,14 @@ mod tests {
             let embedded = embedded.expect("it works");
             if let Some(query) = embedded.request {
                 let words = RequestWords::new(vectors.embedder().as_ref(), &request).expect("the model can tell");
-                let sum = words.contributions(vectors.of(ToolId::from_index(0)).view()).sum();
+                let tool = vectors.of(ToolId::from_index(0));
+                let telling: Vec<String> = words.words.iter().map(|word| word.to_lowercase()).collect();
+                let (all, of_all) = word_vectors(vectors.embedder().as_ref(), Role::Query, &request).expect("it can tell");
+                let others = all.into_iter().zip(of_all.rows()).filter(|(word, _)| {
+                    !telling.contains(&request[word.clone()].to_lowercase())
+                });
+                let of_others: f32 = others.map(|(_, vector)| vector.dot(&tool) / words.length).sum();
+                let sum = words.contributions(tool.view()).sum() + of_others;
                 let cosine = vectors.cosines(query.view()).tools[0][0];
                 prop_assert!((sum - cosine).abs() < 4e-3, "{sum} {cosine}");
             }
