@@ -335,10 +335,13 @@ const CUTS: [fn(char) -> bool; 4] = [
     |c| !(c.is_ascii_alphanumeric() || "_-".contains(c)),
 ];
 
+/// Signs that stand within identifiers, and around words of any kind.
+const EDGES: [char; 4] = ['.', ':', '/', '-'];
+
 /// The parts of a word, each as it is and without signs around it, where it has some.
 fn parts(word: &str, is_cut: fn(char) -> bool) -> impl Iterator<Item = &str> {
     word.split(is_cut).flat_map(|part| {
-        let bare = part.trim_matches(['.', ':', '/', '-']);
+        let bare = part.trim_matches(EDGES);
         std::iter::once(part).chain(Some(bare).filter(|bare| bare.len() < part.len()))
     })
 }
@@ -363,7 +366,8 @@ pub(crate) fn words_of(name: &str) -> BTreeSet<String> {
 /// Returns `true` if `word` is written as only identifiers are: with `_`, an inner `-`, `.`, `:` or `/`, a digit, or a
 /// capital after a lowercase letter.
 fn is_identifier(word: &str) -> bool {
-    word.contains(['_', '-', '.', ':', '/'])
+    word.contains('_')
+        || word.trim_matches(EDGES).contains(EDGES)
         || word.contains(|c: char| c.is_ascii_digit())
         || word.chars().zip(word.chars().skip(1)).any(|(a, b)| a.is_lowercase() && b.is_uppercase())
 }
@@ -423,6 +427,11 @@ mod tests {
             ("run a search in bash", vec![]),
             ("don't run what isn't mine", vec![]),
             ("read file", vec![]),
+            ("no need to run a search.", vec![]),
+            ("not for a search: run - search/ it...", vec![]),
+            ("Search.", vec![]),
+            ("it is done by terminal_run. And then by read_file:", vec![0, 3]),
+            ("- read_file - (terminalRun.)", vec![3, 0]),
         ] {
             assert_eq!(named(text), expected, "{text}");
         }
