@@ -57,8 +57,13 @@ static WORDS: LazyLock<HashMap<&str, u32>> = LazyLock::new(|| {
 
 /// Returns a word in lower case; borrowed where it is ASCII and stands so.
 pub(crate) fn lower_case(word: &str) -> Cow<'_, str> {
-    let is_lower = word.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
-    if is_lower { Cow::Borrowed(word) } else { Cow::Owned(word.to_lowercase()) }
+    if !word.is_ascii() {
+        Cow::Owned(word.to_lowercase())
+    } else if word.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(word.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(word)
+    }
 }
 
 /// What the lists of function words have of a word.

@@ -209,7 +209,7 @@ pub(super) enum Ideographs {
 /// Characters are decomposed (NFD) one by one, each together with the marks that follow it, for only among marks
 /// does the order change.
 pub(super) fn each_word(text: &str, ideographs: Ideographs, mut each: impl FnMut(&str, &Range<usize>)) {
-    let mut word = Word { ideographs, text: String::new(), place: 0..0, is_run: false };
+    let mut word = Word { ideographs, text: String::with_capacity(32), place: 0..0, is_run: false };
     let mut cluster = String::new();
     let mut start = 0;
     while start < text.len() {

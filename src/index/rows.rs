@@ -123,17 +123,15 @@ impl Rows {
 
     /// Returns the vector of a row, as near to what it was as it is kept.
     pub(super) fn row(&self, row: usize) -> Array1<f32> {
-        self.values_of(row).collect()
+        let mut vector = vec![0.0; self.dimensions];
+        self.add_to(row, &mut vector);
+        vector.into()
     }
 
     /// Adds the vector of a row to another.
     pub(super) fn add_to(&self, row: usize, sum: &mut [f32]) {
-        sum.iter_mut().zip(self.values_of(row)).for_each(|(sum, value)| *sum += value);
-    }
-
-    fn values_of(&self, row: usize) -> impl Iterator<Item = f32> {
         let values = &self.values[row * self.dimensions..][..self.dimensions];
-        values.iter().map(move |&value| f32::from(value) * self.scales[row])
+        Arch::new().dispatch(Sum { values, scale: self.scales[row], sum });
     }
 
     /// Returns the product of every row with each row of `request`: by the latter, then by the former.
@@ -159,6 +157,23 @@ impl Rows {
                 }
             }
         }
+    }
+}
+
+/// The loop that adds a row to a sum: compiled once for each set of vector instructions, of which the processor's is taken.
+struct Sum<'a> {
+    values: &'a [i8],
+    scale: f32,
+    sum: &'a mut [f32],
+}
+
+impl NullaryFnOnce for Sum<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { values, scale, sum } = self;
+        sum.iter_mut().zip(values).for_each(|(sum, &value)| *sum += f32::from(value) * scale);
     }
 }
 

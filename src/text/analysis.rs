@@ -110,7 +110,7 @@ impl Analyzer {
     /// Calls `each` with the terms of `text`. A pair follows its second word and does not reach over the end of a
     /// sentence.
     pub(crate) fn terms(&mut self, text: &str, mut each: impl FnMut(AnalyzedTerm<'_>)) {
-        let mut pair = String::new();
+        let mut pair = String::with_capacity(64);
         // The last word that is not a stop word: its stem opens `pair`, and this is where it stands.
         let mut last: Option<(usize, usize)> = None;
         for Piece { start, end, is_identifier } in Pieces::new(text) {
