@@ -16,7 +16,6 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use pulp::Arch;
 use serde::{Deserialize, Serialize};
 
 use self::fits::{Calibration, Evidence, Fit, ODDS};
@@ -241,9 +240,7 @@ impl Fused {
         match method {
             Fusion::Weighted => {
                 for Part { signal, weight, source_weight, .. } in &parts {
-                    let sums =
-                        || values.iter_mut().zip(&signal.scores).for_each(|(value, score)| *value += weight * score);
-                    Arch::new().dispatch(sums);
+                    values.iter_mut().zip(&signal.scores).for_each(|(value, score)| *value += weight * score);
                     if let Some(scores) = &signal.sources {
                         sources.get_or_insert_with(|| scores.silent()).add(*source_weight, scores);
                     }

@@ -17,7 +17,7 @@ use super::parts::Part;
 use super::ranked::{Custom, Ranked};
 use super::request::Request;
 use super::rerank::Reranked;
-use crate::access::{Eligibility, MAX_LISTED_INELIGIBLE};
+use crate::access::MAX_LISTED_INELIGIBLE;
 use crate::examples::Counting;
 use crate::excerpt::one_line;
 use crate::fuse::{Fused, Fusion, Part as Summand, Raised, Retriever};

@@ -39,6 +39,7 @@ impl Part<'_> {
 /// The parts that a request is asked for beside the whole.
 pub(super) struct AskedParts<'q> {
     texts: Vec<&'q str>,
+    /// The parts as they were read into terms, for whoever reads the same sentences.
     pub(super) read: ReadTexts<'q>,
     by_words: Vec<Option<(Vec<FoundTerm<'q>>, Signal)>>,
     by_meaning: Option<Meaning>,

@@ -1,7 +1,6 @@
 //! The semantic retriever.
 
 use ndarray::ArrayView2;
-use pulp::Arch;
 
 use super::Signal;
 use super::examples::Similar;
@@ -31,12 +30,11 @@ pub(crate) fn semantic(
 pub(super) fn half_best(cosines: Vec<Vec<f32>>) -> Vec<f32> {
     let mut cosines = cosines.into_iter();
     let Some(mut whole) = cosines.next() else { return Vec::new() };
-    let Some(mut best) = cosines.next() else { return whole };
-    Arch::new().dispatch(|| {
+    if let Some(mut best) = cosines.next() {
         for sentence in cosines {
             best.iter_mut().zip(sentence).for_each(|(best, cosine)| *best = best.max(cosine));
         }
         whole.iter_mut().zip(best).for_each(|(whole, best)| *whole = f32::midpoint(*whole, best));
-    });
+    }
     whole
 }

@@ -3,8 +3,6 @@
 //! A term contributes to the whole request and to each sentence that it stands in. Sentences are summed one after the
 //! other, so that a posting touches two sums at most, and a request of one sentence is one sum.
 
-use pulp::Arch;
-
 use super::terms::QueryTerm;
 
 /// Scores so many documents by the terms of a request of `sentences` sentences: half the sum of what all terms contribute,
@@ -27,7 +25,6 @@ pub(super) fn half_best<'t, 'q: 't, T, I: Iterator<Item = (usize, f32)>>(
         return whole;
     }
     let (mut best, mut own) = (vec![0.0_f32; documents], vec![0.0; documents]);
-    let instructions = Arch::new();
     for sentence in 0..sentences {
         for term in terms.iter().filter(|term| query(term).is_in(sentence)) {
             let contributions = contributions(term);
@@ -41,13 +38,11 @@ pub(super) fn half_best<'t, 'q: 't, T, I: Iterator<Item = (usize, f32)>>(
                 contributions.for_each(|(document, contribution)| own[document] += contribution);
             }
         }
-        instructions.dispatch(|| {
-            best.iter_mut().zip(&mut own).for_each(|(best, own)| *best = best.max(std::mem::take(own)));
-        });
+        for (best, own) in best.iter_mut().zip(&mut own) {
+            *best = best.max(std::mem::take(own));
+        }
     }
-    instructions.dispatch(|| {
-        whole.iter_mut().zip(&best).for_each(|(whole, best)| *whole = f32::midpoint(*whole, *best));
-    });
+    whole.iter_mut().zip(best).for_each(|(whole, best)| *whole = f32::midpoint(*whole, best));
     whole
 }
 

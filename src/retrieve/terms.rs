@@ -93,10 +93,10 @@ impl<'q> ReadTexts<'q> {
         let read = places.iter().map(|&place| &self.0[place].1);
         let most = read.clone().map(Vec::len).sum();
         let (mut terms, mut listed) = (Vec::with_capacity(most), Vec::with_capacity(most));
-        let mut known: HashMap<TermKey, usize> = HashMap::with_capacity(most);
+        let mut distinct: HashMap<TermKey, usize> = HashMap::with_capacity(most);
         for (sentence, read) in read.enumerate() {
             for ReadTerm { term, listed: of_term } in read {
-                let place = *known.entry(term.key).or_insert(terms.len());
+                let place = *distinct.entry(term.key).or_insert(terms.len());
                 if place == terms.len() {
                     terms.push(term.clone());
                     listed.push((*of_term, term.kind == TermKind::Word));
