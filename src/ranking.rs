@@ -116,9 +116,17 @@ pub(crate) fn top_k(candidates: impl Iterator<Item = Candidate>, k: usize) -> Ra
             ranking.truncate(k);
         }
     }
-    ranking.sort_unstable_by(Candidate::better_first);
-    ranking.truncate(k);
-    ranking
+    best(ranking, k)
+}
+
+/// Puts the best `k` candidates in order.
+fn best(mut candidates: Vec<Candidate>, k: usize) -> Ranking {
+    if candidates.len() > k {
+        candidates.select_nth_unstable_by(k, Candidate::better_first);
+        candidates.truncate(k);
+    }
+    candidates.sort_unstable_by(Candidate::better_first);
+    candidates
 }
 
 /// How many values are looked at together.
@@ -140,20 +148,15 @@ pub(crate) fn top_k_of(values: &[f32], admitted: &[bool], k: usize) -> Ranking {
         Some(last) if last < most.len() => *most.clone().select_nth_unstable_by(last, |a, b| b.total_cmp(a)).1,
         _ => f32::NEG_INFINITY,
     };
-    let mut ranking = Ranking::with_capacity(2 * k.min(values.len()));
+    let mut reaching = Vec::with_capacity(2 * k.min(values.len()));
     for first in (0..most.len()).filter(|&chunk| most[chunk] >= least).map(|chunk| CHUNK * chunk) {
         for place in first..values.len().min(first + CHUNK) {
             if values[place] >= least && admitted[place] {
-                ranking.push(Candidate { tool: ToolId::from_index(place), score: values[place] });
+                reaching.push(Candidate { tool: ToolId::from_index(place), score: values[place] });
             }
         }
     }
-    if ranking.len() > k {
-        ranking.select_nth_unstable_by(k, Candidate::better_first);
-        ranking.truncate(k);
-    }
-    ranking.sort_unstable_by(Candidate::better_first);
-    ranking
+    best(reaching, k)
 }
 
 /// Returns the places of the values that are at least `least`, ascending. Chunks of values that have none are passed over together.
@@ -204,8 +207,8 @@ impl ToolSet {
         let of_admitted = reached(&flags);
         let mostly = 2 * flags.iter().filter(|admitted| **admitted).count() >= flags.len();
         let of_all = if mostly { of_admitted } else { reached(&vec![true; sample.len()]) };
-        let least = (of_all.max(floor), of_admitted.max(floor));
-        Arch::new().dispatch(AddBest { bits: &mut self.bits, values, admitted, floor, least });
+        let add = AddBest { bits: &mut self.bits, values, admitted, floor, least: (of_all, of_admitted) };
+        Arch::new().dispatch(add);
     }
 
     /// Returns the tools, ascending.

@@ -243,9 +243,6 @@ fn is_clock(word: &str, mark: char) -> bool {
 /// Returns where the quoted texts stand, without their quotes.
 pub(super) fn quoted(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    if text.bytes().all(|byte| byte.is_ascii() && !matches!(byte, b'"' | b'\'' | b'`')) {
-        return found;
-    }
     let mut before = ' ';
     let mut at = 0;
     while let Some(letter) = text[at..].chars().next() {
