@@ -1,29 +1,21 @@
 //! What is measured: building an engine; opening a saved one; taking changes over; picking by keyword and with the static model (the default), with a request of
 //! one part and one of three sentences, with and without reasons; picking for a role that may see ten tools, resolving
-//! a name, embedding a request and 1,000 tools, and by how much a pick overruns its deadline.
+//! a name, and by how much a pick overruns its deadline. Models are measured by the bench `embed` of the crate `picktools-onnx`.
 //!
 //! On what: catalogs of 100 to 10,000 tools for building and 1,000 to 100,000 for picking, made from a fixed seed. Words follow Zipf's law, as they do in
 //! prose, so that posting lists have realistic lengths; each tool has a name of its own, a description of about 15
 //! words and three parameters.
 //!
-//! Texts that are embedded are real: a request of 15 words, and the descriptions of the fixture catalog over and over.
-//! MiniLM (int8, ONNX Runtime) stands beside our own models where the feature `fastembed` is on and
-//! `scripts/fetch-models.sh` has put it into `target/models`; else a line says that it is left out.
-//!
 //! What is not: ranking quality (`picktools eval`), reading catalogs from disk, real texts (`scripts/measure-speed.py`).
 //!
-//! One pick runs on one thread; building uses all cores. Embedding is on one thread for every model, so that their
-//! times compare: the pool of rten is kept at one thread by its variable, for which the program starts itself anew.
+//! One pick runs on one thread; building uses all cores.
 
-use std::env;
 use std::hint::black_box;
-use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group};
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use picktools::catalog::Changes;
-use picktools::embed::{Embedder, Role, StaticEmbedder};
 use picktools::engine::IndexError;
 use picktools::names::{NameTable, Resolution};
 use picktools::rerank::{Rerank, RerankFuture, Reranker};
@@ -217,67 +209,6 @@ fn resolve(criterion: &mut Criterion) {
     }
 }
 
-/// The models that are there, by name.
-fn models() -> Vec<(&'static str, Arc<dyn Embedder>)> {
-    let mut models: Vec<(&str, Arc<dyn Embedder>)> =
-        vec![("static", StaticEmbedder::shared().expect("the model is valid"))];
-    #[cfg(feature = "tuned")]
-    match picktools::embed::TunedEmbedder::shared() {
-        Some(model) => models.push(("tuned", model.expect("the model is valid"))),
-        None => left_out("tuned", "this program was built without it"),
-    }
-    match minilm() {
-        Ok(model) => models.push(("minilm", model)),
-        Err(reason) => left_out("minilm", &reason),
-    }
-    models
-}
-
-#[cfg(feature = "fastembed")]
-fn minilm() -> Result<Arc<dyn Embedder>, String> {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("target/models");
-    let runtime = Some(folder.join("libonnxruntime.so"));
-    let options = picktools::embed::OnnxOptions { runtime, ..Default::default() };
-    let model = picktools::embed::FastEmbedder::from_folder(folder.join("minilm"), &options);
-    model.map(|model| Arc::new(model) as Arc<dyn Embedder>).map_err(|error| error.to_string())
-}
-
-#[cfg(not(feature = "fastembed"))]
-fn minilm() -> Result<Arc<dyn Embedder>, String> {
-    Err("the feature fastembed is off".to_owned())
-}
-
-#[expect(clippy::print_stderr, reason = "who compares models must know which are not there")]
-fn left_out(model: &str, reason: &str) {
-    eprintln!("embed: {model} is left out: {reason}");
-}
-
-fn embed(criterion: &mut Criterion) {
-    let models = models();
-    let request = "find me a quiet hotel near the station in Bergen for two nights in May";
-    assert_eq!(request.split(' ').count(), 15);
-    let mut group = criterion.benchmark_group("embed/15_words");
-    for (name, model) in &models {
-        let vectors = model.embed(Role::Query, &[request], &|_| {}).expect("it embeds");
-        let length = vectors[0].iter().map(|value| value * value).sum::<f32>();
-        assert!(vectors[0].len() == model.dimensions() && (length - 1.0).abs() < 0.01);
-        group.bench_function(*name, |bencher| bencher.iter(|| model.embed(Role::Query, &[request], &|_| {})));
-    }
-    group.finish();
-
-    let catalog = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/catalogs/workplace");
-    let catalog = Catalog::open(catalog).expect("the fixture catalog is valid");
-    let texts: Vec<&str> = catalog.tools().iter().map(|tool| tool.description.as_str()).cycle().take(1_000).collect();
-    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread can be started");
-    let mut group = criterion.benchmark_group("embed/1000_tools");
-    group.sample_size(10).throughput(Throughput::Elements(1_000));
-    for (name, model) in models.iter().filter(|(name, _)| *name != "minilm") {
-        group.bench_function(*name, |bencher| {
-            bencher.iter(|| one.install(|| model.embed(Role::Document, &texts, &|_| {})));
-        });
-    }
-}
-
 fn cycle(
     group: &mut criterion::BenchmarkGroup<'_, criterion::measurement::WallTime>,
     id: BenchmarkId,
@@ -326,26 +257,8 @@ impl Reranker for Sleeper {
     }
 }
 
-/// A language model behind a server that takes requests and answers none.
-#[cfg(feature = "llm")]
-fn silent_model() -> Arc<dyn Reranker> {
-    use picktools::Provider;
-    use picktools::client::{EndpointOptions, ProviderClient};
-    use picktools::rerank::LlmReranker;
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let url = format!("http://{}/v1", listener.local_addr().expect("it is bound"));
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            std::thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
-        }
-    });
-    let client = ProviderClient::new(Provider::OpenAiChat, &url, &EndpointOptions::default());
-    let model = LlmReranker::new(client.expect("the URL is valid"), "silent").expect("it has a name");
-    Arc::new(model.max_concurrent(64))
-}
-
-/// The time between the deadline and the answer, whose 99th percentile is to stay below 50 ms: with a scorer, a reranker,
-/// and a language model, none of which ever answers.
+/// The time between the deadline and the answer, whose 99th percentile is to stay below 50 ms: with a scorer and a reranker, neither of
+/// which ever answers.
 fn deadline(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("deadline");
     group.sample_size(20).measurement_time(Duration::from_secs(5));
@@ -353,16 +266,9 @@ fn deadline(criterion: &mut Criterion) {
     let plain = PickOptions { timeout: Some(DEADLINE), ..PickOptions::default() };
     let engine = Engine::builder(catalog.clone()).scorer(Arc::new(Sleeper)).build().expect("it builds");
     overrun(&mut group, "scorer", &engine, &plain);
-    let rerankers: [(&str, Arc<dyn Reranker>); _] = [
-        ("reranker", Arc::new(Sleeper)),
-        #[cfg(feature = "llm")]
-        ("language_model", silent_model()),
-    ];
-    for (name, reranker) in rerankers {
-        let engine = Engine::builder(catalog.clone()).reranker(reranker).build().expect("it builds");
-        let options = PickOptions { rerank: Rerank::Always, min_score: 0.0, ..plain.clone() };
-        overrun(&mut group, name, &engine, &options);
-    }
+    let engine = Engine::builder(catalog).reranker(Arc::new(Sleeper)).build().expect("it builds");
+    let options = PickOptions { rerank: Rerank::Always, min_score: 0.0, ..plain };
+    overrun(&mut group, "reranker", &engine, &options);
 }
 
 const DEADLINE: Duration = Duration::from_millis(20);
@@ -401,18 +307,5 @@ fn overrun(
     assert!(p99 < Duration::from_millis(50), "a pick overran its deadline by {p99:?}");
 }
 
-criterion_group!(benches, build, open_and_update, pick, resolve, embed, deadline);
-
-/// The variable that sizes the pool of rten, which is read once a process.
-const RTEN_THREADS: &str = "RTEN_NUM_THREADS";
-
-fn main() -> ExitCode {
-    if env::var_os(RTEN_THREADS).is_none_or(|threads| threads != "1") {
-        let program = env::current_exe().expect("a program knows itself");
-        let status = Command::new(program).args(env::args_os().skip(1)).env(RTEN_THREADS, "1").status();
-        return if status.is_ok_and(|status| status.success()) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    }
-    benches();
-    Criterion::default().configure_from_args().final_summary();
-    ExitCode::SUCCESS
-}
+criterion_group!(benches, build, open_and_update, pick, resolve, deadline);
+criterion_main!(benches);

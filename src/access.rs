@@ -206,7 +206,7 @@ impl Access {
 
     /// Returns `true` if a person must let a call of this tool through: the caller may only read, and the tool is not
     /// known to.
-    pub(crate) fn must_be_approved(&self, tool: &Tool) -> bool {
+    pub fn must_be_approved(&self, tool: &Tool) -> bool {
         self.only_reads() && tool.effects() != Effects::OnlyReads
     }
 
@@ -272,23 +272,24 @@ impl Access {
 }
 
 /// What an [`Access`] admits of a catalog of which there are parts.
-pub(crate) struct WholeVerdict<'a> {
+pub struct WholeVerdict<'a> {
     /// Of each policy whether it is admitted.
-    pub(crate) policies: Vec<bool>,
-    pub(crate) admits_all_sources: bool,
+    pub policies: Vec<bool>,
+    /// Whether no source is denied.
+    pub admits_all_sources: bool,
     sources: SourceVerdict<'a>,
 }
 
 impl WholeVerdict<'_> {
     /// Returns `true` if it admits tools of this source.
-    pub(crate) fn admits_source(&self, source: Option<&str>) -> bool {
+    pub fn admits_source(&self, source: Option<&str>) -> bool {
         self.sources.reason(source).is_none()
     }
 }
 
 impl Access {
     /// Decides on the policies and sources of a catalog, but for what it says of single tools.
-    pub(crate) fn decide_whole<'a>(&self, whole: &'a Whole) -> WholeVerdict<'a> {
+    pub fn decide_whole<'a>(&self, whole: &'a Whole) -> WholeVerdict<'a> {
         let sources = SourceVerdict::new(self, &whole.sources);
         let policies = whole.policies.iter().map(|tool| self.verdict(tool).is_empty()).collect();
         WholeVerdict { policies, admits_all_sources: sources.admits_all(), sources }

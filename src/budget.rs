@@ -8,16 +8,14 @@
 //! be told apart; so what was chosen is counted as it will be sent, and chosen again for less until it fits.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::catalog::Tool;
+use crate::catalog::{Detail, Tool};
 use crate::names::Advertising;
-use crate::options::TokenBudget;
-use crate::provider::{Detail, Provider, Tokenizer, TranslateError, TranslateOptions, translate};
 use crate::ranking::ToolId;
+use crate::sync::lock;
+use crate::tokens::{TokenBudget, TokenCountError, TokenCounter};
 
-/// The tokenizer that budgets are counted with.
-pub(crate) const TOKENIZER: (Tokenizer, &str) = (Tokenizer::O200k, "o200k_base");
 /// How many formats of an engine's definitions are remembered.
 const MAX_FORMATS: usize = 8;
 /// What a tool that must stay counts more than any other.
@@ -36,8 +34,10 @@ fn worth(detail: Detail) -> f32 {
 }
 
 /// The costs of a catalog's definitions, in the formats asked for so far.
-#[derive(Default)]
-pub(crate) struct CostTable(Mutex<Vec<Arc<Costs>>>);
+pub(crate) struct CostTable {
+    counter: Arc<dyn TokenCounter>,
+    formats: Mutex<Vec<Arc<Costs>>>,
+}
 
 impl fmt::Debug for CostTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -46,17 +46,27 @@ impl fmt::Debug for CostTable {
 }
 
 impl CostTable {
+    /// Makes a table that `counter` fills.
+    pub(crate) fn new(counter: Arc<dyn TokenCounter>) -> Self {
+        Self { counter, formats: Mutex::default() }
+    }
+
+    /// Makes an empty table with the same counter.
+    pub(crate) fn emptied(&self) -> Self {
+        Self::new(Arc::clone(&self.counter))
+    }
+
     /// Returns the costs in the format of `budget`.
-    pub(crate) fn of(&self, tools: &[Arc<Tool>], budget: &TokenBudget) -> Arc<Costs> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |costs: &&Arc<Costs>| costs.provider == budget.provider && costs.view == budget.view;
+    pub(crate) fn costs(&self, tools: &[Arc<Tool>], budget: &TokenBudget) -> Arc<Costs> {
+        let mut known = lock(&self.formats);
+        let same = |costs: &&Arc<Costs>| costs.format.provider == budget.provider && costs.format.view == budget.view;
         if let Some(costs) = known.iter().find(same) {
             return Arc::clone(costs);
         }
         let costs = Arc::new(Costs {
             tools: tools.to_vec(),
-            provider: budget.provider,
-            view: budget.view.clone(),
+            counter: Arc::clone(&self.counter),
+            format: budget.clone(),
             by_tool: tools.iter().map(|_| OnceLock::new()).collect(),
             whole: OnceLock::new(),
         });
@@ -71,46 +81,51 @@ impl CostTable {
 /// What the definitions of a catalog cost in one format. Each is counted when it is first asked for.
 pub(crate) struct Costs {
     tools: Vec<Arc<Tool>>,
-    provider: Provider,
-    view: TranslateOptions,
+    counter: Arc<dyn TokenCounter>,
+    /// A budget with the provider and view of these costs.
+    format: TokenBudget,
     by_tool: Vec<OnceLock<[usize; 3]>>,
-    whole: OnceLock<Result<usize, TranslateError>>,
+    whole: OnceLock<Result<usize, TokenCountError>>,
 }
 
 impl Costs {
-    /// Returns whose format it is.
-    pub(crate) fn provider(&self) -> Provider {
-        self.provider
+    /// Returns the name of the provider whose format it is.
+    pub(crate) fn provider(&self) -> &str {
+        &self.format.provider
+    }
+
+    /// Returns the name of the tokenizer.
+    pub(crate) fn tokenizer(&self) -> &'static str {
+        self.counter.tokenizer()
     }
 
     /// Returns the tokens of all definitions together.
-    pub(crate) fn whole(&self) -> Result<usize, TranslateError> {
-        self.whole.get_or_init(|| self.count(&self.tools, &self.view)).clone()
+    pub(crate) fn whole(&self) -> Result<usize, TokenCountError> {
+        self.whole.get_or_init(|| self.count(&self.tools, &self.format)).clone()
     }
 
     /// Returns the tokens of one definition by itself, in each level of detail.
-    pub(crate) fn of(&self, tool: ToolId) -> Result<[usize; 3], TranslateError> {
+    pub(crate) fn by_detail(&self, tool: ToolId) -> Result<[usize; 3], TokenCountError> {
         if let Some(known) = self.by_tool[tool.index()].get() {
             return Ok(*known);
         }
         // A map has the names of other tools too, which by itself this one has not.
-        let advertising = match &self.view.advertising {
-            Advertising::ProviderMap(_) => Advertising::Canonical,
-            other => other.clone(),
-        };
-        let view = TranslateOptions { advertising, ..self.view.clone() };
+        let mut alone = self.format.clone();
+        if let Advertising::ProviderMap(_) = alone.view.advertising {
+            alone.view.advertising = Advertising::Canonical;
+        }
         let mut costs = [0; 3];
         for (cost, detail) in costs.iter_mut().zip(Detail::ALL) {
-            *cost = self.count(&[detail.of(&self.tools[tool.index()])], &view)?;
+            *cost = self.count(&[detail.of(&self.tools[tool.index()])], &alone)?;
         }
         Ok(*self.by_tool[tool.index()].get_or_init(|| costs))
     }
 
-    fn count(&self, tools: &[Arc<Tool>], view: &TranslateOptions) -> Result<usize, TranslateError> {
+    fn count(&self, tools: &[Arc<Tool>], format: &TokenBudget) -> Result<usize, TokenCountError> {
         if tools.is_empty() {
             return Ok(0);
         }
-        Ok(translate(tools, self.provider, view)?.tokens(TOKENIZER.0))
+        self.counter.count(tools, format)
     }
 }
 
@@ -133,19 +148,19 @@ pub(crate) struct Fitted {
 }
 
 /// Shows as much of the wanted tools, best first, as fits `budget`.
-pub(crate) fn fit(costs: &Costs, wanted: &[Wanted], budget: usize) -> Result<Fitted, TranslateError> {
+pub(crate) fn fit(costs: &Costs, wanted: &[Wanted], budget: usize) -> Result<Fitted, TokenCountError> {
     let each = wanted.iter().map(|wanted| {
         let value = wanted.score.max(LEAST) + if wanted.must { MUST } else { 0.0 };
-        Ok(Choices { value, costs: costs.of(wanted.tool)? })
+        Ok(Choices { value, costs: costs.by_detail(wanted.tool)? })
     });
-    let each = each.collect::<Result<Vec<Choices>, TranslateError>>()?;
+    let each = each.collect::<Result<Vec<Choices>, TokenCountError>>()?;
     let (mut target, mut step) = (budget, 1);
     loop {
         let levels = fill(&each, target);
         let tools = wanted.iter().zip(&levels);
         let tools: Vec<Arc<Tool>> =
             tools.filter_map(|(wanted, &level)| Some(level?.of(&costs.tools[wanted.tool.index()]))).collect();
-        let tokens = costs.count(&tools, &costs.view)?;
+        let tokens = costs.count(&tools, &costs.format)?;
         if tokens <= budget {
             let shown = each.iter().zip(levels).map(|(each, level)| Some((level?, each.cost(level)))).collect();
             return Ok(Fitted { shown, tokens });

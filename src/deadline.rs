@@ -23,7 +23,7 @@ static POOL: Pool = Pool::new(MOST_THREADS, IDLE_FOR);
 
 /// When an answer must be there; without one there is all the time in the world.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Deadline(Option<Instant>);
+pub struct Deadline(Option<Instant>);
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,8 +42,7 @@ pub(crate) enum Pending<T> {
 
 /// Starts `work` on a thread of the pool, at once or not at all; who lets go of what is returned does not wait for it any
 /// longer.
-#[cfg(feature = "runtime")]
-pub(crate) fn thread(work: impl FnOnce() + Send + 'static) -> Result<Started<()>, String> {
+pub fn thread(work: impl FnOnce() + Send + 'static) -> Result<Started<()>, String> {
     POOL.start(Instant::now(), work).map_err(|missed| match missed {
         Missed::Expired => "there is no thread for it".to_owned(),
         Missed::Lost(reason) => reason,
@@ -73,7 +72,7 @@ impl Missed {
 
 impl Deadline {
     /// A timeout too long to be a point in time is none.
-    pub(crate) fn after(timeout: Option<Duration>) -> Self {
+    pub fn after(timeout: Option<Duration>) -> Self {
         Self(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
     }
 
@@ -81,7 +80,8 @@ impl Deadline {
         Self(instant)
     }
 
-    pub(crate) fn instant(self) -> Option<Instant> {
+    /// Returns the point in time, if there is a deadline.
+    pub fn instant(self) -> Option<Instant> {
         self.0
     }
 

@@ -45,9 +45,8 @@ use self::parts::AskedParts;
 use self::ranked::Ranked;
 use self::report::Report;
 use self::request::Request;
-pub(crate) use self::signals::Embeddings;
+pub use self::signals::Embeddings;
 use self::skills::SkillIndex;
-#[cfg(feature = "tokens")]
 use crate::budget::CostTable;
 use crate::catalog::{Catalog, ChangeError, Changes, Tool};
 use crate::examples::{ExampleStats, Examples};
@@ -64,6 +63,7 @@ use crate::scorer::Scorer;
 use crate::select::{Decision, picks};
 use crate::selection::{SELECTION_VERSION, Selection, Stage, TokenReport};
 use crate::sequences::{Prior, SequenceStats};
+use crate::tokens::TokenCounter;
 
 /// A catalog, indexed and ready to be picked from. Cloning is cheap and shares the indexes.
 ///
@@ -87,8 +87,8 @@ pub struct Engine {
     /// How many tools the scorer is shown, where not all.
     shortlist: Option<usize>,
     reranker: Option<Arc<dyn Reranker>>,
-    #[cfg(feature = "tokens")]
-    costs: Arc<CostTable>,
+    /// What definitions cost in tokens, if there is a counter.
+    costs: Option<Arc<CostTable>>,
 }
 
 impl fmt::Debug for Engine {
@@ -134,10 +134,11 @@ impl Engine {
 
     /// Picks from an index of tools with these rows, as it is, with the examples of the tools; `of_whole` tells what is counted over
     /// those of all tools, where there are some of them.
-    pub(crate) fn of_rows(
+    pub fn of_rows(
         index: Index,
         rows: &[(RowKey, Arc<Row>)],
         of_whole: Option<CountedExamples>,
+        token_counter: Option<Arc<dyn TokenCounter>>,
     ) -> Result<Self, IndexError> {
         let has_examples = !index.catalog.exemplified().is_empty();
         let known = KnownExamples::of_rows(rows, of_whole);
@@ -151,18 +152,17 @@ impl Engine {
             scorer: None,
             shortlist: None,
             reranker: None,
-            #[cfg(feature = "tokens")]
-            costs: Arc::default(),
+            costs: token_counter.map(|counter| Arc::new(CostTable::new(counter))),
         })
     }
 
     /// Returns the index.
-    pub(crate) fn index(&self) -> &Arc<Index> {
+    pub fn index(&self) -> &Arc<Index> {
         &self.index
     }
 
     /// Returns the examples that it was given and those of the tools, where there are some.
-    pub(crate) fn examples(&self) -> Option<&ExampleIndex> {
+    pub fn examples(&self) -> Option<&ExampleIndex> {
         self.examples.as_deref()
     }
 
@@ -269,8 +269,7 @@ impl Engine {
             prior: self.prior.as_ref().map(|prior| Arc::new(prior.of(&index.names))),
             examples: examples.map(Arc::new),
             index: Arc::new(index),
-            #[cfg(feature = "tokens")]
-            costs: Arc::default(),
+            costs: self.costs.as_ref().map(|costs| Arc::new(costs.emptied())),
             ..self.clone()
         })
     }
@@ -314,7 +313,7 @@ impl Engine {
     }
 
     /// As [`pick`](Self::pick), for a request that is embedded already, as far as it is.
-    pub(crate) fn pick_embedded(
+    pub fn pick_embedded(
         &self,
         query: &Query,
         options: &PickOptions,
@@ -401,7 +400,6 @@ impl Engine {
     }
 
     /// Fits the picks to the token budget, and counts.
-    #[cfg(feature = "tokens")]
     fn fit(
         &self,
         request: &Request<'_>,
@@ -409,14 +407,13 @@ impl Engine {
         decisions: &mut [Decision],
     ) -> Result<Option<TokenReport>, PickError> {
         let Some(budget) = &request.options.token_budget else { return Ok(None) };
-        let costs = self.costs.of(self.index.catalog.tools(), budget);
+        let Some(costs) = &self.costs else {
+            let remedy = "give the engine a token counter (EngineBuilder::token_counter)";
+            let value = budget.tokens.to_string();
+            return Err(PickError::InvalidOption { option: "token_budget", value, remedy });
+        };
+        let costs = costs.costs(self.index.catalog.tools(), budget);
         Ok(Some(set::fit(&costs, budget.tokens, request, ranked, decisions)?))
-    }
-
-    /// This build counts no tokens, and the options have no budget.
-    #[cfg(not(feature = "tokens"))]
-    fn fit(&self, _: &Request<'_>, _: &Ranked<'_>, _: &mut [Decision]) -> Result<Option<TokenReport>, PickError> {
-        Ok(None)
     }
 
     /// Returns the scores that each retriever of the options' mode gives to every tool, before they are fused; whether a

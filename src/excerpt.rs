@@ -22,7 +22,7 @@ pub fn list(names: &[impl AsRef<str>], separator: &str) -> String {
 }
 
 /// The first `chars` characters of a text, and `…` where there are more.
-pub(crate) fn cut(text: &str, chars: usize) -> Cow<'_, str> {
+pub fn cut(text: &str, chars: usize) -> Cow<'_, str> {
     match text.char_indices().nth(chars) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
         None => text.into(),
@@ -38,7 +38,7 @@ pub fn marked(text: &str, chars: usize) -> Cow<'_, str> {
 }
 
 /// A text on one line, with single spaces, without characters that do not show, and cut after `chars` characters.
-pub(crate) fn one_line(text: &str, chars: usize) -> String {
+pub fn one_line(text: &str, chars: usize) -> String {
     // As with most words, there is nothing to change.
     if text.len() <= chars && text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return text.to_owned();
@@ -66,7 +66,7 @@ pub(crate) fn one_line(text: &str, chars: usize) -> String {
 
 /// Returns `true` if a character is invisible or turns the direction of the text: format characters (category Cf: zero
 /// width, bidirectional controls, soft hyphen, tags), fillers and joiners.
-pub(crate) fn is_invisible(c: char) -> bool {
+pub fn is_invisible(c: char) -> bool {
     if c.is_ascii() {
         return false;
     }
@@ -79,7 +79,7 @@ pub(crate) fn is_invisible(c: char) -> bool {
 }
 
 /// Returns `true` if a character shows something: it is neither white space nor hidden.
-pub(crate) fn shows(c: char) -> bool {
+pub fn shows(c: char) -> bool {
     !is_gap(c) && !is_hidden(c)
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn lower_case(word: &str) -> Cow<'_, str> {
 
 /// What the lists of function words have of a word.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Listed(Option<(&'static str, u32)>);
+pub struct Listed(Option<(&'static str, u32)>);
 
 impl Listed {
     /// Looks a word up, whatever its case.
@@ -91,7 +91,7 @@ pub(crate) fn is_stop_word(word: &str) -> bool {
 }
 
 /// Returns `true` if a text has a word that carries an intent.
-pub(crate) fn says_something(text: &str) -> bool {
+pub fn says_something(text: &str) -> bool {
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let mut listed = Vec::new();
     for word in words {

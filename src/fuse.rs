@@ -54,11 +54,13 @@ impl Mode {
         }
     }
 
-    pub(crate) fn uses_keyword(self) -> bool {
+    /// Returns `true` if the keyword retriever ranks.
+    pub fn uses_keyword(self) -> bool {
         self != Self::Semantic
     }
 
-    pub(crate) fn uses_semantic(self) -> bool {
+    /// Returns `true` if the semantic retriever ranks.
+    pub fn uses_semantic(self) -> bool {
         self != Self::Keyword
     }
 }

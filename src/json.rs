@@ -14,11 +14,11 @@ const MAX_REPEATED: usize = 100;
 const MAX_KEY_CHARS: usize = 60;
 
 /// A value as `serde_json` reads it, and what it would not tell of.
-pub(crate) struct Json {
+pub struct Json {
     /// Of members that stand twice, it has the first.
-    pub(crate) value: Value,
+    pub value: Value,
     /// JSON pointers to the members that stand twice, in order; after many, further ones are left out.
-    pub(crate) repeated: Vec<String>,
+    pub repeated: Vec<String>,
 }
 
 impl<'de> Deserialize<'de> for Json {
@@ -124,7 +124,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
 }
 
 /// The parser's message without the position, which is reported beside it.
-pub(crate) fn message(error: &serde_json::Error) -> String {
+pub fn message(error: &serde_json::Error) -> String {
     let mut message = error.to_string();
     if message.starts_with("recursion limit exceeded") {
         return "nested deeper than 128 levels; flatten what stands here".to_owned();

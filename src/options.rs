@@ -10,8 +10,9 @@ use crate::catalog::{Catalog, CatalogError, UnknownValue};
 use crate::excerpt::list;
 pub use crate::fuse::{DEFAULT_RRF_K, Fusion, Mode};
 use crate::index::IndexError;
-use crate::provider::{Provider, TranslateError, TranslateOptions};
 use crate::rerank::{DEFAULT_RERANK_WINDOW, MAX_RERANK_WINDOW, Rerank};
+use crate::tokens::TokenCountError;
+pub use crate::tokens::{TokenBudget, TranslateOptions};
 
 /// The [`PickOptions::max_per_source`] of a server, whose catalog may hold tools of untrusted sources.
 pub const UNTRUSTED_MAX_PER_SOURCE: usize = 1;
@@ -46,34 +47,6 @@ pub enum TellBlocked {
     ExceptRoles,
     /// Whatever the reasons.
     Always,
-}
-
-/// What the definitions of the picks may cost: tokens of the request's `tools` member, written as compact JSON, counted
-/// with `o200k_base`. Other tokenizers count other numbers; leave some room for them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct TokenBudget {
-    /// The most tokens, from 1.
-    pub tokens: usize,
-    /// In whose format; OpenAI's chat unless told otherwise.
-    #[serde(default = "openai_chat")]
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
-    pub provider: Provider,
-    /// How the definitions are made.
-    #[serde(default)]
-    pub view: TranslateOptions,
-}
-
-fn openai_chat() -> Provider {
-    Provider::OpenAiChat
-}
-
-impl TokenBudget {
-    /// Makes a budget for OpenAI's chat format.
-    pub fn new(tokens: usize) -> Self {
-        Self { tokens, provider: openai_chat(), view: TranslateOptions::default() }
-    }
 }
 
 /// How tools are picked. Tools are named by id, `source/name`, name or alias.
@@ -120,10 +93,10 @@ pub struct PickOptions {
     pub rerank_window: usize,
     /// How the picks are chosen from the ranking.
     pub choice: Choice,
-    /// What the definitions of the picks may cost; needs the feature `tokens`. Tools are shown in less [`Detail`] or left out
+    /// What the definitions of the picks may cost; needs [`EngineBuilder::token_counter`](crate::EngineBuilder::token_counter). Tools are shown in less [`Detail`] or left out
     /// so that they always fit, by their scores; tools that are named or always included come first.
     ///
-    /// [`Detail`]: crate::provider::Detail
+    /// [`Detail`]: crate::catalog::Detail
     pub token_budget: Option<TokenBudget>,
     /// Tools that are returned whatever their score, unless ineligible.
     pub always_include: Vec<String>,
@@ -182,7 +155,7 @@ impl PickOptions {
     }
 
     /// Checks what can be checked without a catalog.
-    pub(crate) fn check(&self) -> Result<(), PickError> {
+    pub fn check(&self) -> Result<(), PickError> {
         let invalid = |option, value: String, remedy| Err(PickError::InvalidOption { option, value, remedy });
         if self.max_candidates == 0 {
             return invalid("max_candidates", "0".to_owned(), "ask for at least one tool");
@@ -198,11 +171,6 @@ impl PickOptions {
         }
         if self.token_budget.as_ref().is_some_and(|budget| budget.tokens == 0) {
             return invalid("token_budget", "0".to_owned(), "allow at least one token");
-        }
-        #[cfg(not(feature = "tokens"))]
-        if let Some(budget) = &self.token_budget {
-            let remedy = "this build counts no tokens; build with the feature tokens";
-            return invalid("token_budget", budget.tokens.to_string(), remedy);
         }
         Ok(())
     }
@@ -277,7 +245,7 @@ pub enum PickError {
     Catalog(#[from] CatalogError),
     /// The definitions cannot be made whose tokens are to be counted.
     #[error(transparent)]
-    Definitions(#[from] TranslateError),
+    Definitions(#[from] TokenCountError),
     /// A worker could not be started or died.
     #[error("cannot run the pick: {reason}")]
     Worker {
@@ -318,7 +286,7 @@ mod tests {
             rerank_window: 50,
             choice: Choice::Best,
             token_budget: Some(TokenBudget {
-                provider: Provider::Anthropic,
+                provider: "anthropic".to_owned(),
                 view: TranslateOptions {
                     strict: Some(true),
                     advertising: Advertising::ProviderMap(BTreeMap::from([("a".to_owned(), "b".to_owned())])),
@@ -358,7 +326,6 @@ mod tests {
             json!({"fusion": {"method": "weighted", "k": 3}}),
             json!({"fusion": {"method": "rrf", "K": 3}}),
             json!({"rerank": "sometimes"}),
-            json!({"token_budget": {"tokens": 9, "provider": "openia"}}),
             json!({"token_budget": {"tokens": 9, "view": {"strikt": true}}}),
             json!({"token_budget": {}}),
         ] {

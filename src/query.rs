@@ -23,7 +23,7 @@ pub const MAX_QUERY_BYTES: usize = 64 * 1024;
 pub(crate) const MAX_SENTENCES: usize = 16;
 
 /// The most earlier messages that are read, the latest ones.
-pub(crate) const MAX_CONTEXT_MESSAGES: usize = 4;
+pub const MAX_CONTEXT_MESSAGES: usize = 4;
 /// Earlier messages say enough when they have as many bytes: "and in Turin?" has not.
 const CONTEXT_ENOUGH: usize = 20;
 /// The most text of earlier messages that is read, in bytes of UTF-8, the latest first.
@@ -44,13 +44,8 @@ const JOINS: [&str; 7] = ["and", "then", "also", "but", "plus", "while", "or"];
 ///
 /// ```
 /// use picktools::Query;
-/// use serde_json::json;
 ///
-/// let query = Query::from_transcript(&json!([
-///     {"role": "user", "content": "What is the weather in Nice?"},
-///     {"role": "assistant", "content": "Sunny."},
-///     {"role": "user", "content": "and in Turin?"},
-/// ])).expect("it is a transcript");
+/// let query = Query::new("and in Turin?").with_context(&["What is the weather in Nice?"]);
 /// assert_eq!((query.text(), query.context()), ("and in Turin?", "What is the weather in Nice?"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,7 +93,7 @@ impl Query {
     }
 
     /// Takes `context` for what was said before, unless there is nothing to search for in it.
-    fn within(mut self, context: &str) -> Self {
+    pub fn within(mut self, context: &str) -> Self {
         // Messages are joined with line ends, which do not count.
         let context = &context[..context.floor_char_boundary(MAX_CONTEXT_BYTES + MAX_CONTEXT_MESSAGES)];
         if !is_blank(context) {
@@ -109,7 +104,7 @@ impl Query {
     }
 
     /// Names the tools that the assistant has called, each once, the latest last.
-    pub(crate) fn with_called(mut self, called: Vec<String>) -> Self {
+    pub fn with_called(mut self, called: Vec<String>) -> Self {
         self.called = called;
         self
     }
@@ -145,20 +140,20 @@ impl Query {
         self.truncated
     }
 
-    /// Returns the sentences and lines that hold words, in order; where there are more than [`MAX_SENTENCES`],
+    /// Returns the sentences and lines that hold words, in order; if there are more than 16,
     /// neighbours are taken together.
-    pub(crate) fn sentences(&self) -> Vec<&str> {
+    pub fn sentences(&self) -> Vec<&str> {
         together(self.wanted(), &sentence_ranges(self.wanted()))
     }
 
     /// Returns the sentences of the conversation, as [`Query::sentences`] does those of the request.
-    pub(crate) fn conversation_sentences(&self) -> Vec<&str> {
+    pub fn conversation_sentences(&self) -> Vec<&str> {
         together(&self.conversation, &sentence_ranges(&self.conversation))
     }
 
     /// Returns the parts that may each need a tool of their own: the sentences, cut at English words like `and` and `then`;
-    /// at most [`MAX_SENTENCES`], as there.
-    pub(crate) fn clauses(&self) -> Vec<&str> {
+    /// at most 16.
+    pub fn clauses(&self) -> Vec<&str> {
         let text = self.wanted();
         let mut ranges = Vec::new();
         for sentence in sentence_ranges(text) {
@@ -183,7 +178,7 @@ impl Query {
 }
 
 /// Adds the name of a called tool to those that were called later, unless it is there, is no name, or there are enough.
-pub(crate) fn add_called(called: &mut Vec<String>, name: &str) {
+pub fn add_called(called: &mut Vec<String>, name: &str) {
     let is_name = !name.trim().is_empty() && name.len() <= MAX_NAME_BYTES;
     if is_name && called.len() < MAX_CALLED && called.iter().all(|known| known != name) {
         called.push(name.to_owned());
@@ -297,11 +292,10 @@ mod tests {
 
     #[test]
     fn a_query_survives_its_json_and_foreign_json_is_held_to_the_bounds() {
-        let say = |text: &str| json!({"role": "user", "content": text});
-        let call = json!({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "get_forecast"}}]});
         let long = "é".repeat(MAX_QUERY_BYTES);
-        let talk = json!([say("x"), say("Weather in Nice, and the news?"), call, say(" and in Turin?\n"), say("d")]);
-        for query in [Query::new("mail it"), Query::new(long.as_str()), Query::from(&talk), Query::from(&json!([1]))] {
+        let talk = Query::new("d").with_context(&["Weather in Nice, and the news?", " and in Turin?\n"]);
+        let talk = talk.with_called(vec!["get_forecast".to_owned()]);
+        for query in [Query::new("mail it"), Query::new(long.as_str()), talk, Query::new("[1]")] {
             let json = serde_json::to_string(&query).expect("it serialises");
             assert_eq!(serde_json::from_str::<Query>(&json).expect("it was written by us"), query, "{json:.80}");
         }
@@ -313,12 +307,6 @@ mod tests {
         for value in [json!({"text": "a", "role": "user"}), json!({"context": "a"}), json!(7), json!({"text": null})] {
             serde_json::from_value::<Query>(value.clone()).expect_err(&value.to_string());
         }
-    }
-
-    #[test]
-    fn json_values_are_stringified_and_strings_taken_as_they_are() {
-        assert_eq!(Query::from(&json!("hello")).text(), "hello");
-        assert_eq!(Query::from(&json!({"city": "Oslo"})).text(), r#"{"city":"Oslo"}"#);
     }
 
     #[test]
@@ -362,28 +350,12 @@ mod tests {
     }
 
     #[test]
-    fn the_last_message_of_the_user_is_the_request_and_the_one_before_is_its_context() {
-        let say = |text: &str| json!({"role": "user", "content": text});
-        let weather = "What is the weather in Nice?";
-        let talk =
-            json!([say("x"), say(weather), say("and in Turin?"), {"role": "assistant", "content": "c"}, say("d")]);
-        let query = Query::from(&talk);
-        assert_eq!((query.text(), query.context()), ("d", "What is the weather in Nice?\nand in Turin?"));
-        assert_eq!(query.conversation(), "What is the weather in Nice?\nand in Turin?\nd");
-        assert_eq!(Query::from(&json!([say("x"), say(weather), say("d")])).context(), weather);
-        assert_eq!(Query::from(&json!([{"role": "system", "content": "x"}])).text(), "");
-        assert_eq!(Query::from(&json!([say("d")])), Query::new("d"));
-        assert_eq!(Query::from(&json!([say(" ?!"), say("d")])), Query::new("d"));
-    }
-
-    #[test]
     fn the_context_is_bounded() {
+        assert_eq!(Query::new("d").with_context(&["and in Turin?", "b"]).conversation(), "and in Turin?\nb\nd");
         assert_eq!(Query::new("x").with_context(&["1", "2", "3", "4", "5"]).context(), "2\n3\n4\n5");
         let long = "é".repeat(MAX_CONTEXT_BYTES);
         let query = Query::new("x").with_context(&["too much", &long, "kept"]);
         assert!(query.context().len() <= MAX_CONTEXT_BYTES + 1 && query.context().ends_with("é\nkept"));
-        let enormous = json!([{"role": "user", "content": "é".repeat(MAX_QUERY_BYTES)}]);
-        assert!(Query::from(&enormous).truncated());
     }
 
     #[test]

@@ -16,7 +16,8 @@ use pulp::{Arch, NullaryFnOnce};
 pub struct ToolId(pub(crate) u32);
 
 impl ToolId {
-    pub(crate) fn from_index(index: usize) -> Self {
+    /// Makes the id of the tool at a position in the catalog.
+    pub fn from_index(index: usize) -> Self {
         Self(u32::try_from(index).expect("a catalog holds fewer than 2^32 tools"))
     }
 

@@ -4,11 +4,13 @@
 //! with a small runtime (the caller may be synchronous or not), its future is dropped when the deadline passes,
 //! and each score is checked before it counts.
 
+use std::collections::VecDeque;
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::Value;
 
 use crate::catalog::Tool;
@@ -149,8 +151,53 @@ where
 
     fn score<'a>(&'a self, query: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a> {
         let scores = tools.iter().map(|tool| (self.score)(query.clone(), Arc::clone(tool)));
-        Box::pin(stream::iter(scores).buffered(self.max_concurrent).try_collect())
+        Box::pin(in_order(scores, self.max_concurrent))
     }
+}
+
+/// Runs futures, at most `max_concurrent` at once, and collects their values in order. The first error in order ends it.
+async fn in_order<I, T, E>(mut futures: I, max_concurrent: usize) -> Result<Vec<T>, E>
+where
+    I: Iterator<Item: Future<Output = Result<T, E>>>,
+{
+    let mut values = Vec::new();
+    let mut running: VecDeque<Running<I::Item, Result<T, E>>> = VecDeque::new();
+    poll_fn(move |context| {
+        loop {
+            while running.len() < max_concurrent
+                && let Some(future) = futures.next()
+            {
+                running.push_back(Running::Future(Box::pin(future)));
+            }
+            for slot in &mut running {
+                if let Running::Future(future) = slot
+                    && let Poll::Ready(value) = future.as_mut().poll(context)
+                {
+                    *slot = Running::Done(value);
+                }
+            }
+            if running.is_empty() {
+                return Poll::Ready(Ok(std::mem::take(&mut values)));
+            }
+            if let Some(Running::Future(_)) = running.front() {
+                return Poll::Pending;
+            }
+            while let Some(Running::Done(_)) = running.front() {
+                match running.pop_front() {
+                    Some(Running::Done(Ok(value))) => values.push(value),
+                    Some(Running::Done(Err(error))) => return Poll::Ready(Err(error)),
+                    _ => {}
+                }
+            }
+        }
+    })
+    .await
+}
+
+/// A future of [`in_order`], or its value.
+enum Running<F, V> {
+    Future(Pin<Box<F>>),
+    Done(V),
 }
 
 /// Why there are no scores.

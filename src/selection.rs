@@ -18,11 +18,11 @@ pub use self::provenance::{
 };
 pub use self::stages::{Degraded, Stage, StageReport, StageStatus, Timings};
 use crate::access::IneligibleReason;
+use crate::catalog::Detail;
 use crate::catalog::{Tool, UnknownValue};
 pub use crate::examples::ExampleOrigin;
 use crate::excerpt::{MAX_NAME_CHARS, marked};
 use crate::names::Skill;
-use crate::provider::{Detail, Provider};
 use crate::rerank::Rerank;
 pub use crate::text::{Field, TermKind, ValueKind};
 
@@ -131,6 +131,13 @@ pub struct SnapshotReport {
     /// How many of them were ranked here, where the store chose them; absent where all were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub candidates: Option<usize>,
+}
+
+impl SnapshotReport {
+    /// Reports a snapshot by its number, its tools and the number of candidates that the store chose.
+    pub fn new(version: u64, tools: usize, candidates: Option<usize>) -> Self {
+        Self { version, tools, candidates }
+    }
 }
 
 /// Of what kind a request is that no tool fits: an estimate that is right in about five cases of six.
@@ -244,8 +251,7 @@ pub struct TokenReport {
     /// The most that the picks may have.
     pub budget: usize,
     /// In whose format they are counted.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
-    pub provider: Provider,
+    pub provider: String,
     /// With which tokenizer.
     pub tokenizer: &'static str,
     /// The tokens of all tools of the catalog, with their full definitions; absent where there was no time to count them, or not all of

@@ -4,13 +4,14 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use picktools::{Access, Catalog, Hydrator};
-use picktools::call::Hydrated;
-use picktools::provider::{Arguments, ToolCall};
+use picktools::{Access, Catalog};
+use picktools_call::{Hydrated, Hydrator};
+use picktools_provider::{Arguments, ToolCall};
 
 static HYDRATOR: LazyLock<Hydrator> = LazyLock::new(|| {
     let entries = include_bytes!("../tools.json");
-    Hydrator::new(Catalog::from_slice(entries, "tools.json", None).expect("the entries are valid"), &Access::default()).expect("it names no tool")
+    Hydrator::new(Catalog::from_slice(entries, "tools.json", None).expect("the entries are valid"), &Access::default())
+        .expect("it names no tool")
 });
 
 fuzz_target!(|text: &str| {

@@ -7,7 +7,7 @@ use std::path::Path;
 use libfuzzer_sys::fuzz_target;
 use picktools::CatalogOptions;
 use picktools::catalog::{CatalogFile, Conflicts};
-use picktools::import::mcp::{self, McpConfigError, Surroundings, Way};
+use picktools_import::mcp::{self, McpConfigError, Surroundings, Way};
 use serde_json::Value;
 
 /// What no server's address shows; it looks like a variable itself, and must not be put in again.

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use picktools::import::openapi;
 use picktools::{Catalog, CatalogOptions};
+use picktools_import::openapi;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -14,10 +14,14 @@ fuzz_target!(|data: &[u8]| {
             assert!(operation.parameters["properties"].get(argument).is_some(), "{argument} is not in the schema");
         }
     }
-    let catalog = CatalogOptions::default().read(data, "fuzz").expect("what makes no tool is left out");
+    let options = CatalogOptions { readers: picktools_import::readers(), ..CatalogOptions::default() };
+    let catalog = options.read(data, "fuzz").expect("what makes no tool is left out");
     assert_eq!(catalog.len() + catalog.notices().len(), document.operations.len() + document.left_out.len());
     let lines: String = catalog.tools().iter().map(|tool| serde_json::to_string(tool).expect("JSON") + "\n").collect();
     if !catalog.is_empty() {
-        assert_eq!(Catalog::from_slice(lines.as_bytes(), "again", None).expect("it was read before").tools(), catalog.tools());
+        assert_eq!(
+            Catalog::from_slice(lines.as_bytes(), "again", None).expect("it was read before").tools(),
+            catalog.tools()
+        );
     }
 });

@@ -28,7 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
     let (request, sequences) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     let Ok(request) = serde_json::from_slice::<serde_json::Value>(request) else { return };
     let Ok(sequences) = Sequences::from_slice(sequences, "sequences") else { return };
-    let query = Query::from(&request);
+    let query = picktools_provider::query_from_value(&request);
     let engine = Engine::builder(picktools::Catalog::from_tools(TOOLS.clone()).expect("the tools are valid"));
     let engine = engine.sequences(sequences).build().expect("the static model needs nothing");
     let options = PickOptions { max_candidates: 2, min_score: 0.0, ..PickOptions::default() };

@@ -2,8 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use picktools::Provider;
-use picktools::provider::{CallStream, EventReader};
+use picktools_provider::{CallStream, EventReader, Provider};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((first, rest)) = bytes.split_first() else { return };

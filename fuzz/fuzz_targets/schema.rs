@@ -5,8 +5,9 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use picktools::{Access, Catalog, Hydrator, Provider, Tool, translate};
-use picktools::provider::{Arguments, ToolCall, TranslateOptions};
+use picktools::{Access, Catalog, Tool};
+use picktools_call::Hydrator;
+use picktools_provider::{Arguments, Provider, ToolCall, TranslateOptions, translate};
 use serde_json::Value;
 
 fuzz_target!(|text: &str| {

@@ -137,17 +137,17 @@ pub(super) fn fault(alias: &str, message: String, remedy: impl Into<String>) -> 
 }
 
 /// Returns `true` if a name is one of the ecosystem's, in any writing, which a source without trust cannot take.
-pub(crate) fn is_reserved(name: &str) -> bool {
+pub fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&normalise(name))
 }
 
 /// The ecosystem's names.
-pub(crate) fn reserved() -> impl Iterator<Item = &'static str> {
+pub fn reserved() -> impl Iterator<Item = &'static str> {
     RESERVED.iter().map(String::as_str)
 }
 
 /// The tools that an ecosystem's name stands for, in any writing of it.
-pub(crate) fn known_for(name: &str) -> Vec<String> {
+pub fn known_for(name: &str) -> Vec<String> {
     let name = normalise(name);
     let aliases = OperatorAliases::ecosystem().0.into_iter().filter(|alias| normalise(&alias.name) == name);
     aliases

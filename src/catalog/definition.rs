@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::entry::{self, EntryFault};
 use super::spelling::normalise;
-use crate::import::openapi::HttpOperation;
+use crate::catalog::http::HttpOperation;
 use crate::json::Json;
 
 /// A tool's definition.
@@ -151,7 +151,7 @@ impl Tool {
     /// Returns what is known of the tool's effects. Whoever says that it writes is believed; that it only reads is
     /// believed of a trusted source, which says so by `readOnlyHint: true` or with the execution mode `read-only` among
     /// the tool's modes.
-    pub(crate) fn effects(&self) -> Effects {
+    pub fn effects(&self) -> Effects {
         let hint = self.annotations.read_only_hint;
         if self.is_unsafe() || hint == Some(false) {
             Effects::Writes
@@ -272,7 +272,7 @@ impl NoSchemaMode {
 
 /// What is known of a tool's effects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Effects {
+pub enum Effects {
     /// It changes nothing.
     OnlyReads,
     /// It changes things.
@@ -282,10 +282,10 @@ pub(crate) enum Effects {
 }
 
 /// The execution mode in which tools change nothing.
-pub(crate) const READ_ONLY: &str = "read-only";
+pub const READ_ONLY: &str = "read-only";
 
 /// Returns `true` for the execution mode [`READ_ONLY`], without regard to case and separators.
-pub(crate) fn is_read_only(mode: &str) -> bool {
+pub fn is_read_only(mode: &str) -> bool {
     normalise(mode) == "readonly"
 }
 

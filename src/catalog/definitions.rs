@@ -48,7 +48,7 @@ pub(super) struct LazyDefinitions {
 
 /// A definition of which what names the tool and decides on it is there at once, and the rest once somebody needs it.
 #[derive(Debug)]
-pub(crate) struct LazyTool {
+pub struct LazyTool {
     /// Without description, schemas and how it is called over HTTP, unless it is the whole.
     outline: Arc<Tool>,
     /// As it is serialised; empty where the outline is the whole.
@@ -71,7 +71,7 @@ impl LazyTool {
     }
 
     /// Returns what names the tool and decides on it; description and schemas may be left out.
-    pub(crate) fn outline(&self) -> &Tool {
+    pub fn outline(&self) -> &Tool {
         &self.outline
     }
 
@@ -82,7 +82,7 @@ impl LazyTool {
     }
 
     /// Whether somebody needed all of it, and it cannot be read.
-    pub(crate) fn is_damaged(&self) -> bool {
+    pub fn is_damaged(&self) -> bool {
         matches!(self.whole.get(), Some(Err(_)))
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::reader::DocumentError;
 use crate::excerpt::{MAX_LISTED, MAX_NAME_CHARS, marked};
-use crate::import::openapi::OpenApiError;
 
 /// The most characters that are shown of a fault's message.
 const MAX_MESSAGE_CHARS: usize = 400;
@@ -75,13 +75,15 @@ pub enum CatalogError {
         /// JSON pointer to the member.
         pointer: String,
     },
-    /// An OpenAPI document cannot be read.
-    #[error("cannot read the OpenAPI document {origin}")]
-    OpenApi {
-        /// Where the document comes from.
+    /// A document of a format with a reader of its own cannot be read.
+    #[error("cannot read the {format} {origin}")]
+    Document {
+        /// The file or other origin of the document.
         origin: String,
-        /// What is wrong with it.
-        source: OpenApiError,
+        /// The format, such as `OpenAPI document`.
+        format: &'static str,
+        /// The reader's error.
+        source: DocumentError,
     },
     /// Policy stands beside the tools, where it counts for none of them.
     #[error(

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::error::CatalogError;
 use crate::excerpt::{MAX_NAME_CHARS, marked};
-use crate::import::mcp;
 
 /// File names that stand for all of a folder, in this order: a set of an evaluation has other files beside them.
 const FOLDER_FILES: [&str; 2] = ["tools.jsonl", "tools.json"];
@@ -61,10 +60,14 @@ impl CatalogFile {
         self.is_live
     }
 
-    /// Returns its text where that is a configuration of MCP servers: no tools, but where to ask for them
-    /// ([`import::mcp`](crate::import::mcp)).
-    pub fn mcp_configuration(&self) -> Option<&str> {
-        std::str::from_utf8(&self.bytes).ok().filter(|text| mcp::is_configuration(text))
+    /// Returns the name of the file in messages.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Returns the content.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Reads a file, or the files of a folder: its `tools.jsonl` or `tools.json` where it holds one, else all that end

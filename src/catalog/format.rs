@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 use super::entry::{self, EntryFault};
 use super::error::{CatalogError, Position};
 use super::policy::is_policy;
+use super::reader::{DocumentError, DocumentOperation, DocumentReader, ToolDocument};
 use super::{gemini, provider_tools};
 use crate::excerpt::marked;
-use crate::import::openapi::{self, Document, LeftOut, OpenApiError};
 use crate::json::{self, Json};
 use crate::schema::kind;
 
@@ -30,45 +30,52 @@ pub(super) struct Entry {
 }
 
 /// Splits the content of a catalog file into its entries.
-pub(super) fn split(bytes: &[u8], origin: &str) -> Result<Vec<Entry>, CatalogError> {
+pub(super) fn split(
+    bytes: &[u8],
+    origin: &str,
+    readers: &[Arc<dyn DocumentReader>],
+) -> Result<Vec<Entry>, CatalogError> {
     let text = utf8(bytes, origin)?.trim_start_matches('\u{feff}');
     if text.trim().is_empty() {
         return Err(CatalogError::UnknownFormat { origin: origin.to_owned(), found: "the file is empty".to_owned() });
     }
     match serde_json::from_str::<Json>(text) {
-        Ok(json) if openapi::is_document(&json.value) => match json.repeated.into_iter().next() {
-            Some(pointer) => Err(CatalogError::Repeated { origin: origin.to_owned(), pointer }),
-            None => operations(openapi::from_value(&json.value), origin),
+        Ok(json) => match readers.iter().find(|reader| reader.recognizes(&json.value)) {
+            Some(reader) => match json.repeated.into_iter().next() {
+                Some(pointer) => Err(CatalogError::Repeated { origin: origin.to_owned(), pointer }),
+                None => operations(reader.format(), reader.read(&json.value), origin),
+            },
+            None => unwrap(json, origin),
         },
-        Ok(json) => unwrap(json, origin),
         Err(_) if is_json_lines(text) => Ok(lines(text)),
-        Err(_) if openapi::is_yaml_document(text) => operations(openapi::read(text), origin),
-        Err(error) => Err(CatalogError::Syntax {
-            origin: origin.to_owned(),
-            line: error.line(),
-            column: error.column(),
-            message: json::message(&error),
-        }),
+        Err(error) => match readers.iter().find(|reader| reader.recognizes_text(text)) {
+            Some(reader) => operations(reader.format(), reader.read_text(text), origin),
+            None => Err(CatalogError::Syntax {
+                origin: origin.to_owned(),
+                line: error.line(),
+                column: error.column(),
+                message: json::message(&error),
+            }),
+        },
     }
 }
 
 /// Makes an entry of each operation of a document.
-fn operations(read: Result<Document, OpenApiError>, origin: &str) -> Result<Vec<Entry>, CatalogError> {
-    let document = read.map_err(|source| CatalogError::OpenApi { origin: origin.to_owned(), source })?;
-    let source = document.source().map(Arc::from);
-    let entry = |operation: String, value| Entry {
-        position: Position::Operation(operation),
-        value,
+fn operations(
+    format: &'static str,
+    read: Result<ToolDocument, DocumentError>,
+    origin: &str,
+) -> Result<Vec<Entry>, CatalogError> {
+    let document = read.map_err(|source| CatalogError::Document { origin: origin.to_owned(), format, source })?;
+    let source: Option<Arc<str>> = document.source.map(Arc::from);
+    let entry = |DocumentOperation { label, tool }| Entry {
+        position: Position::Operation(label),
+        value: tool.map_err(|fault| EntryFault::new(fault.pointer, fault.message, fault.remedy)),
         repeated: Vec::new(),
         source: source.clone(),
         is_operation: true,
     };
-    let tools =
-        document.operations.into_iter().map(|operation| entry(operation.label.clone(), Ok(operation.into_tool())));
-    let left_out = document.left_out.into_iter().map(|LeftOut { operation, pointer, refusal }| {
-        entry(operation, Err(EntryFault::new(pointer, refusal.message(), refusal.remedy())))
-    });
-    Ok(tools.chain(left_out).collect())
+    Ok(document.operations.into_iter().map(entry).collect())
 }
 
 fn utf8<'a>(bytes: &'a [u8], origin: &str) -> Result<&'a str, CatalogError> {

@@ -34,7 +34,7 @@ const GROUPS: &str = "policies.groups";
 const POLICIES: &str = "policies.tools";
 
 /// What tools are decided on alike by, wherever they come from.
-pub(crate) fn policy(tool: &Tool) -> impl Eq + Hash + Debug {
+pub fn policy(tool: &Tool) -> impl Eq + Hash + Debug {
     (
         tool.is_unsafe(),
         tool.threat_level(),

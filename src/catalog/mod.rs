@@ -11,20 +11,23 @@ mod changes;
 mod conflicts;
 mod definition;
 mod definitions;
+mod detail;
 mod entry;
 mod error;
 mod files;
 mod format;
 mod gemini;
 mod grouping;
+pub mod http;
 mod options;
 mod outline;
 mod part;
 mod policy;
 mod provider_tools;
+mod reader;
 mod saving;
 mod sources;
-pub(crate) mod spelling;
+pub mod spelling;
 mod unknown;
 
 use std::path::Path;
@@ -35,20 +38,23 @@ use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 
 pub use aliases::OperatorAliases;
-pub(crate) use aliases::{is_reserved, known_for, reserved};
+pub use aliases::{is_reserved, known_for, reserved};
 pub use changes::{ChangeError, Changes};
 pub use definition::{Alias, Annotations, NoSchemaMode, Safety, ThreatLevel, Tool};
-pub(crate) use definition::{Effects, READ_ONLY, is_read_only};
+pub use definition::{Effects, READ_ONLY, is_read_only};
 use definitions::{Definitions, serialise};
 pub(crate) use definitions::{Digest, LazyTool};
+pub use detail::Detail;
 pub use error::{CatalogError, CatalogFault, FaultKind, Position};
 pub use files::CatalogFile;
-pub(crate) use grouping::{Group, Grouping, policy};
+pub use grouping::policy;
+pub(crate) use grouping::{Group, Grouping};
 pub use options::{CatalogOptions, Conflicts};
-pub(crate) use options::{Entries, Examined};
+pub use options::{Entries, Examined};
 use part::Part;
-pub(crate) use part::{PartTool, Whole, WholeGroup};
-pub(crate) use sources::{Known as KnownSources, Sources};
+pub use part::{PartTool, Whole, WholeGroup};
+pub use reader::{DocumentError, DocumentOperation, DocumentReader, OperationFault, ToolDocument};
+pub use sources::{Known as KnownSources, Sources};
 pub use unknown::UnknownValue;
 
 pub use crate::ranking::ToolId;
@@ -290,7 +296,7 @@ impl Catalog {
     }
 
     /// What arguments of calls of a tool with this schema are held to.
-    pub(crate) fn check(&self, tool: ToolId, schema: &serde_json::Value) -> Result<Arc<Check>, String> {
+    pub fn check(&self, tool: ToolId, schema: &serde_json::Value) -> Result<Arc<Check>, String> {
         self.validators.get(self.tool(tool), schema)
     }
 
@@ -308,7 +314,8 @@ impl Catalog {
         &self.digest
     }
 
-    pub(crate) fn ids(&self) -> impl Iterator<Item = ToolId> + use<> {
+    /// Returns the ids of all tools, in registration order.
+    pub fn ids(&self) -> impl Iterator<Item = ToolId> + use<> {
         (0..self.len()).map(ToolId::from_index)
     }
 

@@ -14,6 +14,7 @@ use super::definition::{Alias, Tool};
 use super::error::{CatalogError, CatalogFault, FaultKind, Position};
 use super::files::CatalogFile;
 use super::format::{self, Entry};
+use super::reader::DocumentReader;
 use super::sources::Sources;
 use super::unknown::UnknownValue;
 use super::{Catalog, conflicts, entry};
@@ -56,13 +57,15 @@ pub struct CatalogOptions {
     pub aliases: Option<OperatorAliases>,
     /// The source of tools that name none.
     pub default_source: Option<String>,
-    /// Makes what arguments of calls are held to; [`JsonSchema`](crate::call::JsonSchema) where it is `None`.
+    /// Makes what arguments of calls are held to; `JsonSchema` if it is `None`.
     pub schema_compiler: Option<Arc<dyn SchemaCompiler>>,
+    /// Readers of document formats that are no lists of tools, such as OpenAPI (`picktools_import::readers`).
+    pub readers: Vec<Arc<dyn DocumentReader>>,
 }
 
 /// What was read before anything was settled between the tools.
 #[derive(Default)]
-pub(crate) struct Entries {
+pub struct Entries {
     /// Each with its position.
     pub(crate) tools: Vec<(Position, Tool)>,
     pub(crate) faults: Vec<CatalogFault>,
@@ -71,19 +74,19 @@ pub(crate) struct Entries {
 }
 
 /// Everything that is wrong with what was read, and the tools as they were before anything gave way.
-pub(crate) struct Examined {
+pub struct Examined {
     /// Each with its position.
-    pub(crate) tools: Vec<(Position, Arc<Tool>)>,
+    pub tools: Vec<(Position, Arc<Tool>)>,
     /// What is wrong with each entry by itself.
-    pub(crate) faults: Vec<CatalogFault>,
+    pub faults: Vec<CatalogFault>,
     /// What is wrong between them.
-    pub(crate) conflicts: Vec<CatalogFault>,
+    pub conflicts: Vec<CatalogFault>,
     /// What is wrong with the operator's aliases.
-    pub(crate) alias_faults: Vec<CatalogFault>,
+    pub alias_faults: Vec<CatalogFault>,
     /// Tools of the provider.
-    pub(crate) left_out: Vec<CatalogFault>,
+    pub left_out: Vec<CatalogFault>,
     /// Untrusted sources that are none of the catalog's.
-    pub(crate) unknown_values: Vec<UnknownValue>,
+    pub unknown_values: Vec<UnknownValue>,
 }
 
 impl CatalogOptions {
@@ -105,8 +108,8 @@ impl CatalogOptions {
     /// Accepted are native tool definitions, MCP `tools/list` results (bare or as a JSON-RPC response), and the tools
     /// of an API request to OpenAI (Chat Completions and Responses), Anthropic, Gemini or Ollama: as a JSON array, as
     /// JSON Lines, or in the `tools` member of an object. A line may be a page of `tools/list`. Gemini's schemas are
-    /// made JSON Schemas. The operations of an OpenAPI document ([`openapi`](crate::import::openapi)), JSON or YAML, are
-    /// tools as well; one that cannot be read is left out and stands in [`Catalog::notices`].
+    /// made JSON Schemas. The operations of an OpenAPI document, JSON or YAML, are tools as well with
+    /// the reader of `picktools-import` ([`CatalogOptions::readers`]); one that cannot be read is left out and stands in [`Catalog::notices`].
     ///
     /// Every field of a tool (`aliases`, `tags`, `requires`, `safe`, …) counts in each of these shapes, in snake or camel
     /// case, within a wrapper such as `{"function": …}` and beside it. Policy beside a list of tools is refused, and so are
@@ -213,7 +216,7 @@ impl CatalogOptions {
     }
 
     /// Reads the entries of files, and says what they come from.
-    pub(crate) fn read_entries(&self, files: &[CatalogFile]) -> Result<(String, Entries), CatalogError> {
+    pub fn read_entries(&self, files: &[CatalogFile]) -> Result<(String, Entries), CatalogError> {
         let mut all = Entries::default();
         for (index, file) in files.iter().enumerate() {
             let origin: Arc<str> = file.origin.as_str().into();
@@ -236,7 +239,7 @@ impl CatalogOptions {
         place: impl Fn(Position) -> Position,
         all: &mut Entries,
     ) -> Result<(), CatalogError> {
-        let entries = format::split(&file.bytes, &file.origin)?;
+        let entries = format::split(&file.bytes, &file.origin, &self.readers)?;
         let source = self.default_source.as_deref().or(file.source.as_deref());
         // Each entry is given up where it was read: thousands of them take as long to free as to read.
         let read: Vec<_> = entries
@@ -291,7 +294,7 @@ impl CatalogOptions {
     }
 
     /// Looks for everything that is wrong with what was read, and leaves nothing out.
-    pub(crate) fn examine(&self, entries: Entries) -> Examined {
+    pub fn examine(&self, entries: Entries) -> Examined {
         let Entries { mut tools, faults, left_out } = entries;
         let unknown_values = self.unknown_values(&self.mark(&mut tools));
         let tools: Vec<(Position, Arc<Tool>)> =

@@ -17,27 +17,30 @@ use crate::schema::Validators;
 
 /// What decisions on a part of a catalog rest on.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub struct Whole {
     /// The digest of the whole.
-    pub(crate) digest: String,
+    pub digest: String,
     /// A tool of each policy, without anything else.
-    pub(crate) policies: Vec<Tool>,
-    pub(crate) sources: Arc<Known>,
-    pub(crate) groups: Vec<WholeGroup>,
+    pub policies: Vec<Tool>,
+    /// Sources of the catalog.
+    pub sources: Arc<Known>,
+    /// Tools grouped by policy and source.
+    pub groups: Vec<WholeGroup>,
     /// How many tools each policy has.
-    pub(crate) of_policies: Vec<usize>,
+    pub of_policies: Vec<usize>,
     /// The untrusted sources, which unknown values are told of.
-    pub(crate) options: CatalogOptions,
+    pub options: CatalogOptions,
 }
 
 /// How many tools of one policy and one source there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct WholeGroup {
+pub struct WholeGroup {
     /// The number of the policy.
-    pub(crate) policy: u32,
+    pub policy: u32,
     /// The number of the source.
-    pub(crate) source: Option<u32>,
-    pub(crate) size: usize,
+    pub source: Option<u32>,
+    /// Number of tools in the group.
+    pub size: usize,
 }
 
 /// What makes a catalog a part of another.
@@ -50,16 +53,18 @@ pub(crate) struct Part {
 
 /// A tool of a part.
 #[derive(Debug, Clone)]
-pub(crate) struct PartTool {
-    pub(crate) tool: Arc<LazyTool>,
-    pub(crate) digest: Digest,
+pub struct PartTool {
+    /// The definition, which is read when it is needed.
+    pub tool: Arc<LazyTool>,
+    /// SHA-256 of the definition.
+    pub digest: Digest,
     /// Whether the bare name is its own, as the whole has it.
-    pub(crate) has_bare_name: bool,
+    pub has_bare_name: bool,
 }
 
 impl WholeGroup {
     /// Adds up how many tools each of so many policies has.
-    pub(crate) fn sizes(groups: &[Self], policies: usize) -> Vec<usize> {
+    pub fn sizes(groups: &[Self], policies: usize) -> Vec<usize> {
         let mut sizes = vec![0; policies];
         groups.iter().for_each(|group| sizes[group.policy as usize] += group.size);
         sizes
@@ -68,12 +73,12 @@ impl WholeGroup {
 
 impl Whole {
     /// Returns how many tools there are.
-    pub(crate) fn tools(&self) -> usize {
+    pub fn tools(&self) -> usize {
         self.of_policies.iter().sum()
     }
 
     /// Says of a catalog what decisions on its parts rest on.
-    pub(crate) fn of(catalog: &Catalog) -> Self {
+    pub fn of(catalog: &Catalog) -> Self {
         let grouping = catalog.grouping();
         let number = |number: usize| u32::try_from(number).expect("a catalog holds fewer than 2^32 tools");
         let group = |group: &super::Group| WholeGroup {
@@ -114,7 +119,7 @@ fn policy_of(tool: &Tool) -> Tool {
 
 impl Catalog {
     /// Makes a catalog of some tools of a larger one, in the order of that.
-    pub(crate) fn part(whole: &Arc<Whole>, tools: Vec<PartTool>) -> Self {
+    pub fn part(whole: &Arc<Whole>, tools: Vec<PartTool>) -> Self {
         let places = || (0..tools.len()).map(ToolId::from_index);
         let outlines = || tools.iter().map(|part| part.tool.outline());
         let (texts, of) = Texts::new(outlines().zip(places()).map(|(tool, id)| (tool.id.as_str(), id.0)).collect());
@@ -143,7 +148,6 @@ impl Catalog {
     }
 
     /// Whether it is a part of a catalog that has more tools.
-    #[cfg(feature = "tokens")]
     pub(crate) fn lacks_tools(&self) -> bool {
         self.part.as_ref().is_some_and(|part| part.whole.tools() > self.len())
     }

@@ -40,7 +40,7 @@ impl Catalog {
     /// engine of this catalog takes from the index what was indexed, as far as it has the same models.
     ///
     /// An index is as trustworthy as the catalog that it was made of: who can write it can write tools. Calls are held to their
-    /// schemas by [`JsonSchema`](crate::call::JsonSchema), whatever the catalog's options said.
+    /// schemas by `JsonSchema`, whatever the catalog's options said.
     ///
     /// ```
     /// use picktools::{Catalog, Engine, PickOptions, Query, Tool};
@@ -79,6 +79,7 @@ impl Catalog {
             aliases,
             default_source,
             schema_compiler: None,
+            readers: Vec::new(),
         };
         let fault = Arc::default();
         Ok(Self {

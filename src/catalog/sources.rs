@@ -15,7 +15,7 @@ use crate::saved::{SavedError, SavedFile, Writer};
 
 /// The sources of a catalog by how they are written and how they look.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sources {
+pub struct Sources {
     known: Arc<Known>,
     /// The number of each tool's source; [`NONE`] where it has none.
     numbers: Vec<u32>,
@@ -23,7 +23,7 @@ pub(crate) struct Sources {
 
 /// Which sources there are, whatever tools they have.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub struct Known {
     by_name: HashMap<String, Source>,
     /// The sources of a look, in order.
     by_look: HashMap<String, Vec<String>>,
@@ -50,7 +50,7 @@ const NUMBERS: &str = "sources.of";
 
 impl Sources {
     /// Collects the source of each tool.
-    pub(crate) fn new<'a>(sources: impl Iterator<Item = Option<&'a str>>) -> Self {
+    pub fn new<'a>(sources: impl Iterator<Item = Option<&'a str>>) -> Self {
         let (mut known, mut names) = (HashMap::new(), Vec::new());
         let mut last = (None, NONE);
         let number = |source: Option<&'a str>| {
@@ -129,7 +129,7 @@ impl Sources {
     }
 
     /// Returns what a source of the catalog shares with those that look like it.
-    pub(crate) fn look_of(&self, source: Option<&str>) -> Option<&str> {
+    pub fn look_of(&self, source: Option<&str>) -> Option<&str> {
         self.known.by_name.get(source?).map(|source| source.look.as_str())
     }
 
@@ -151,7 +151,7 @@ impl Sources {
 
 impl Known {
     /// Takes the sources in order, each once.
-    pub(crate) fn new(names: Vec<String>) -> Self {
+    pub fn new(names: Vec<String>) -> Self {
         let distinct: BTreeMap<&String, u32> = names.iter().zip(0..).collect();
         let mut known = Self::default();
         for (name, number) in distinct {
@@ -164,7 +164,7 @@ impl Known {
     }
 
     /// Returns them in order.
-    pub(crate) fn names(&self) -> &[String] {
+    pub fn names(&self) -> &[String] {
         &self.names
     }
 

@@ -1,7 +1,7 @@
 //! How names are compared: in a variant spelling, and by their looks.
 
 /// The letters and digits of a name, in lowercase letters, and the slash that parts it from its source.
-pub(crate) fn normalise(name: &str) -> String {
+pub fn normalise(name: &str) -> String {
     let mut normalised = String::with_capacity(name.len());
     for c in name.chars() {
         if c.is_ascii_alphanumeric() || c == '/' {

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Missed;
+use crate::sync::lock;
 
 /// How long a thread looks for further work before it sleeps.
 const AWAKE: Duration = Duration::from_micros(50);
@@ -43,7 +44,7 @@ struct State {
 type Work = Box<dyn FnOnce() + Send>;
 
 /// Work that has a thread. Who lets go of it waits for it no longer.
-pub(crate) struct Started<T> {
+pub struct Started<T> {
     pool: &'static Pool,
     number: u64,
     deadline: Instant,
@@ -172,7 +173,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -1,39 +1,20 @@
-//! The `Embedder` seam, the models of our own, the adapters for endpoints and for fastembed, and the cache.
+//! The `Embedder` trait, the static model and the cache of vectors.
 
 mod cache;
 mod error;
-#[cfg(feature = "fastembed")]
-pub(crate) mod onnx;
-#[cfg(feature = "endpoint")]
-mod endpoint;
-#[cfg(feature = "fastembed")]
-mod fastembed;
-mod word_pieces;
 mod static_file;
 mod static_model;
-#[cfg(feature = "tuned")]
-mod onnx_file;
-#[cfg(feature = "tuned")]
-mod tuned;
+pub mod word_pieces;
 
 use std::ops::Range;
-#[cfg(any(feature = "tuned", feature = "fastembed"))]
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Instant;
 
 pub(crate) use cache::VectorCache;
 pub use cache::{CacheStatus, Role};
 pub use error::EmbedError;
-#[cfg(feature = "fastembed")]
-pub use onnx::OnnxOptions;
 pub use static_model::StaticEmbedder;
-#[cfg(feature = "tuned")]
-pub use tuned::TunedEmbedder;
-
-#[cfg(feature = "fastembed")]
-pub use self::fastembed::{FastEmbedder, HubModel};
-#[cfg(feature = "endpoint")]
-pub use endpoint::EndpointEmbedder;
 
 /// How a model reads a text. Rankings weigh the two kinds differently, as they err differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,9 +118,21 @@ pub struct WordVectors {
     pub vectors: Vec<f32>,
 }
 
-/// Fails once the deadline has passed.
-#[cfg(any(feature = "tuned", feature = "fastembed"))]
-fn in_time(deadline: Option<Instant>) -> Result<(), EmbedError> {
+/// Returns the model inside the program; `None` without the feature `static-model`.
+pub(crate) fn built_in() -> Result<Option<Arc<dyn Embedder>>, EmbedError> {
+    #[cfg(feature = "static-model")]
+    let model: Option<Arc<dyn Embedder>> = Some(StaticEmbedder::shared()?);
+    #[cfg(not(feature = "static-model"))]
+    let model = None;
+    Ok(model)
+}
+
+/// Checks a deadline between two pieces of work.
+///
+/// # Errors
+///
+/// [`EmbedError::Late`] if the deadline has passed.
+pub fn in_time(deadline: Option<Instant>) -> Result<(), EmbedError> {
     match deadline {
         Some(deadline) if Instant::now() >= deadline => {
             Err(EmbedError::Late { reason: "the deadline passed while it embedded".to_owned() })
@@ -148,10 +141,13 @@ fn in_time(deadline: Option<Instant>) -> Result<(), EmbedError> {
     }
 }
 
-/// Makes a panic in a library that runs a model an error. It leaves nothing half-made behind: a model does not change when
-/// it runs.
-#[cfg(any(feature = "tuned", feature = "fastembed"))]
-pub(crate) fn caught<T>(library: &str, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+/// Turns a panic of a library that runs a model into an error. It leaves nothing half-made behind: a model does not change
+/// when it runs.
+///
+/// # Errors
+///
+/// The error of `work`, or the message of its panic.
+pub fn caught<T>(library: &str, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
         Err(format!("{library} panicked: {}", text.unwrap_or("it does not say why")))

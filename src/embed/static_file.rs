@@ -119,13 +119,13 @@ fn split(lines: &str, first: usize) -> [&str; 2] {
     end.map_or([lines, ""], |(end, _)| [&lines[..end], &lines[end + 1..]])
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "static-model"))]
 mod tests {
     use super::*;
 
     #[test]
     fn lengths_that_do_not_fit_are_refused() {
-        let built_in = super::super::static_model::BYTES;
+        let built_in = picktools_models::STATIC_MODEL;
         assert!(Parts::of(built_in).is_ok());
         let many = [(12, 0), (12, u32::MAX), (16, u32::MAX), (16, 1), (20, 1), (20, u32::MAX), (24, 1), (24, u32::MAX)];
         for (at, value) in many.into_iter().chain([(28, u32::MAX), (28, 1), (8, 2), (8, 4)]) {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_damaged_or_foreign_file_is_no_model() {
-        let built_in = super::super::static_model::BYTES;
+        let built_in = picktools_models::STATIC_MODEL;
         for end in [0, 8, HEADER_BYTES, built_in.len() / 2, built_in.len() - 1] {
             assert!(Parts::of(&built_in[..end]).is_err_and(|reason| reason == DAMAGED), "{end}");
         }

@@ -2,7 +2,7 @@
 //!
 //! A text is cut into word pieces, the pieces' vectors are added up, and the sum is scaled to unit length. That
 //! costs microseconds and needs no library and no download. People ask in other words than tools are written in, so
-//! frequent pieces have two vectors, one for requests and one for tools. `models/static/README.md` tells how the table
+//! frequent pieces have two vectors, one for requests and one for tools. `crates/models/static/README.md` tells how the table
 //! was made, from what, and what it can and cannot do.
 //!
 //! Other languages have pieces of their own, laid into the same space, so that a request in one finds a tool that is
@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
+#[cfg(feature = "static-model")]
 use std::sync::{Arc, LazyLock};
 
 use pulp::{Arch, NullaryFnOnce};
@@ -24,10 +25,10 @@ use super::word_pieces::{Ideographs, WordPieces, each_word};
 use super::{EmbedProgress, Embedder, ModelKind, Role, WordVectors};
 use crate::embed::EmbedError;
 
-pub(super) static BYTES: &[u8] = include_bytes!("../../models/static/model.bin");
 /// Read on first use; a damaged file is a build error that the tests find.
+#[cfg(feature = "static-model")]
 static SHARED: LazyLock<Result<Arc<StaticEmbedder>, String>> =
-    LazyLock::new(|| StaticEmbedder::read(BYTES).map(Arc::new));
+    LazyLock::new(|| StaticEmbedder::read(picktools_models::STATIC_MODEL).map(Arc::new));
 
 /// Up to this many texts are embedded on the thread that asks.
 const FEW_TEXTS: usize = 32;
@@ -69,13 +70,15 @@ impl StaticEmbedder {
     /// # Errors
     ///
     /// [`EmbedError::Load`] when the program was built with a damaged model file.
+    #[cfg(feature = "static-model")]
     pub fn shared() -> Result<Arc<Self>, EmbedError> {
         SHARED.clone().map_err(|reason| EmbedError::Load { name: "static".to_owned(), reason })
     }
 
     /// Returns the size in bytes of the file of the built-in model.
+    #[cfg(feature = "static-model")]
     pub fn built_in_size() -> u64 {
-        BYTES.len() as u64
+        picktools_models::STATIC_MODEL.len() as u64
     }
 
     /// Reads another model of this kind from a file: one made by `models/train/static`.
@@ -93,6 +96,7 @@ impl StaticEmbedder {
         read().map_err(|reason: String| EmbedError::Load { name: path.display().to_string(), reason })
     }
 
+    #[cfg(feature = "static-model")]
     fn read(bytes: &'static [u8]) -> Result<Self, String> {
         let parts = Parts::of_program(bytes)?;
         Self::new(&parts, Cow::Borrowed, Cow::Borrowed(parts.rows))
@@ -167,8 +171,7 @@ impl StaticEmbedder {
     }
 
     /// Returns `true` if a text is rather in another language than in English.
-    #[cfg(feature = "tuned")]
-    pub(super) fn finds_another_language(&self, text: &str) -> bool {
+    pub fn finds_another_language(&self, text: &str) -> bool {
         let (read, words) = self.look_up(text);
         self.is_of_another_language(&read, &words)
     }
@@ -429,7 +432,7 @@ mod tests {
         let model = StaticEmbedder::shared().expect("the model is valid");
         let names: Vec<&str> = model.english.names().chain(model.others.names()).collect();
         let references: Vec<Reference> =
-            serde_json::from_str(include_str!("../../models/static/reference.json")).expect("it is valid");
+            serde_json::from_str(include_str!("../../crates/models/static/reference.json")).expect("it is valid");
         assert!(references.len() >= 20);
         assert!(references.iter().any(|reference| reference.request != reference.tool));
         for Reference { text, pieces, request, tool, scope } in references {
@@ -460,7 +463,7 @@ mod tests {
 
     #[test]
     fn a_file_gives_the_vectors_of_the_program() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/static/model.bin");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/models/static/model.bin");
         let (shared, file) = (StaticEmbedder::shared().expect("it is valid"), StaticEmbedder::from_file(path));
         let file = file.expect("it is valid");
         assert_eq!(file.identity(), shared.identity());

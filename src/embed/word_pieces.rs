@@ -22,7 +22,7 @@ const CONTINUATION: &str = "##";
 /// A program that is asked once reads its vocabularies once, so reading is what must be quick: the pieces stay in the text
 /// that lists them, and a table of their hashes finds them there.
 #[derive(Default)]
-pub(super) struct WordPieces {
+pub struct WordPieces {
     /// The pieces, separated by line feeds.
     text: Cow<'static, str>,
     /// Where each begins, and where one more would.
@@ -52,7 +52,7 @@ const FREE: (u32, u32) = (0, u32::MAX);
 impl WordPieces {
     /// Reads pieces that are separated by line feeds and numbered from `first`; an empty text has none. Of equal ones the
     /// last counts. `None` where they are 4 GiB or more.
-    pub(super) fn new(text: Cow<'static, str>, first: usize) -> Option<Self> {
+    pub fn new(text: Cow<'static, str>, first: usize) -> Option<Self> {
         let behind = u32::try_from(text.len()).ok()?.checked_add(1)?;
         let mut starts = Vec::with_capacity(text.len() / 8);
         if !text.is_empty() {
@@ -119,13 +119,12 @@ impl WordPieces {
     }
 
     /// Returns the number of a piece that is a whole word or begins one, or stands for something else, such as `[CLS]`.
-    pub(super) fn number(&self, piece: &str) -> Option<u32> {
+    pub fn number(&self, piece: &str) -> Option<u32> {
         self.find(piece, Stands::First)
     }
 
     /// Returns the pieces of `text`; a character that no piece begins with is passed over.
-    #[cfg(any(feature = "tuned", test))]
-    pub(super) fn cut(&self, text: &str) -> Vec<u32> {
+    pub fn cut(&self, text: &str) -> Vec<u32> {
         let mut pieces = Vec::new();
         each_word(text, Ideographs::Apart, |word, _| self.each_piece(word, |piece| pieces.push(piece)));
         pieces
@@ -433,7 +432,6 @@ mod tests {
     #[test]
     fn a_text_cannot_name_a_special_piece() {
         assert!(!cut("[CLS] [UNK]").iter().any(|piece| piece == "[CLS]" || piece == "[UNK]"));
-        #[cfg(feature = "tuned")]
         {
             let vocabulary = vocabulary(&PIECES, 0);
             assert_eq!((vocabulary.number("[CLS]"), vocabulary.number("[SEP]")), (Some(1), None));

@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use super::Engine;
 use super::skills::SkillIndex;
+use crate::budget::CostTable;
 use crate::catalog::Catalog;
 use crate::deadline::Deadline;
-use crate::embed::{EmbedError, Embedder, StaticEmbedder};
+use crate::embed::{EmbedError, Embedder, built_in};
 use crate::examples::Examples;
 use crate::fuse::Retriever;
 use crate::index::{
@@ -18,8 +19,9 @@ use crate::names::Skill;
 use crate::rerank::Reranker;
 use crate::scorer::Scorer;
 use crate::sequences::{Prior, Sequences};
+use crate::tokens::TokenCounter;
 
-/// Builds an [`Engine`]. Unless told otherwise it ranks by words and, with the [`StaticEmbedder`], by meaning.
+/// Builds an [`Engine`]. Unless told otherwise it ranks by words and, with the [static model](crate::embed::StaticEmbedder), by meaning.
 ///
 /// ```
 /// use picktools::{Catalog, Engine, Tool, sequences::Sequences};
@@ -41,6 +43,7 @@ pub struct EngineBuilder {
     scorer: Option<Arc<dyn Scorer>>,
     shortlist: Option<usize>,
     reranker: Option<Arc<dyn Reranker>>,
+    token_counter: Option<Arc<dyn TokenCounter>>,
 }
 
 /// What ranks by meaning.
@@ -54,9 +57,19 @@ enum Model {
 impl EngineBuilder {
     /// Starts with the static model and nothing else.
     pub(super) fn new(catalog: Catalog) -> Self {
-        let (model, cache_dir, progress) = (Model::Static, None, Progress::default());
-        let (skills, sequences, examples, scorer, shortlist, reranker) = (None, None, None, None, None, None);
-        Self { catalog, model, cache_dir, progress, skills, sequences, examples, scorer, shortlist, reranker }
+        Self {
+            catalog,
+            model: Model::Static,
+            cache_dir: None,
+            progress: Progress::default(),
+            skills: None,
+            sequences: None,
+            examples: None,
+            scorer: None,
+            shortlist: None,
+            reranker: None,
+            token_counter: None,
+        }
     }
 
     /// Ranks by meaning with this model. The static one helps it along in the hybrid mode, and stands in where it
@@ -156,6 +169,14 @@ impl EngineBuilder {
         self
     }
 
+    /// Counts definitions with `counter` for [`PickOptions::token_budget`](crate::PickOptions::token_budget), which is refused without
+    /// one. `picktools_provider::Definitions` is the counter for the formats of model providers.
+    #[must_use]
+    pub fn token_counter(mut self, counter: Arc<dyn TokenCounter>) -> Self {
+        self.token_counter = Some(counter);
+        self
+    }
+
     /// Builds the indexes.
     ///
     /// # Errors
@@ -165,14 +186,14 @@ impl EngineBuilder {
     pub fn build(self) -> Result<Engine, IndexError> {
         let mut optional = None;
         let embedders: Vec<Arc<dyn Embedder>> = match self.model {
-            Model::Static => vec![StaticEmbedder::shared()?],
+            Model::Static => built_in()?.into_iter().collect(),
             Model::Given(embedder) => match Retriever::of(embedder.as_ref()) {
-                Retriever::Model => vec![StaticEmbedder::shared()?, embedder],
+                Retriever::Model => built_in()?.into_iter().chain([embedder]).collect(),
                 Retriever::Keyword | Retriever::Static => vec![embedder],
             },
             Model::Optional(model) => {
                 optional = Some(model);
-                vec![StaticEmbedder::shared()?]
+                built_in()?.into_iter().collect()
             }
             Model::None => Vec::new(),
         };
@@ -203,8 +224,7 @@ impl EngineBuilder {
             scorer: self.scorer,
             shortlist: self.shortlist,
             reranker: self.reranker,
-            #[cfg(feature = "tokens")]
-            costs: Arc::default(),
+            costs: self.token_counter.map(|counter| Arc::new(CostTable::new(counter))),
         })
     }
 }

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-#[cfg(feature = "tokens")]
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
@@ -12,15 +11,12 @@ use super::candidates::{Candidates, twins};
 use super::ranked::Ranked;
 use super::report::Report;
 use super::request::Request;
-#[cfg(feature = "tokens")]
 use crate::budget::{self, Costs, Wanted};
 use crate::options::Choice;
-#[cfg(feature = "tokens")]
 use crate::options::PickError;
 use crate::ranking::ToolId;
 use crate::select::{Cover, Cut, Decision, Fate, Picked, Refused, cut, picks, put_in_order};
 use crate::selection::Stage;
-#[cfg(feature = "tokens")]
 use crate::selection::TokenReport;
 
 /// The most tools that stand beside the picks because these require them: a tool is not to fill a model's context with
@@ -199,7 +195,6 @@ impl<'a> Requiring<'a> {
 
 /// Shows as much of the picks as fits `tokens`, takes the others away, and counts. What the whole catalog costs is counted
 /// once, and where there is a deadline on a thread that may be left behind.
-#[cfg(feature = "tokens")]
 pub(super) fn fit(
     costs: &Arc<Costs>,
     tokens: usize,
@@ -230,8 +225,8 @@ pub(super) fn fit(
     };
     Ok(TokenReport {
         budget: tokens,
-        provider: costs.provider(),
-        tokenizer: budget::TOKENIZER.1,
+        provider: costs.provider().to_owned(),
+        tokenizer: costs.tokenizer(),
         catalog,
         picks: fitted.tokens,
         saved: catalog.map(|catalog| catalog.saturating_sub(fitted.tokens)),

@@ -33,11 +33,11 @@ pub(crate) type Embedded = Result<RequestVectors, String>;
 
 /// The request as each model sees it, which is asked once.
 #[derive(Default)]
-pub(crate) struct Embeddings(Vec<(Retriever, Embedded)>);
+pub struct Embeddings(Vec<(Retriever, Embedded)>);
 
 impl Embeddings {
     /// Embeds the request unless that was done or tried before.
-    pub(crate) fn of(&mut self, embedder: &Arc<dyn Embedder>, query: &Query, deadline: Deadline) -> &Embedded {
+    pub fn of(&mut self, embedder: &Arc<dyn Embedder>, query: &Query, deadline: Deadline) -> &Embedded {
         let model = Retriever::of(embedder.as_ref());
         let place = self.0.iter().position(|(known, _)| *known == model).unwrap_or_else(|| {
             let query = query.clone();

@@ -12,9 +12,9 @@ use rayon::prelude::*;
 
 use crate::catalog::spelling::normalise;
 use crate::catalog::{Catalog, Tool};
-use crate::check::{Bands, Sketch, sequence};
 use crate::ranking::ToolId;
 use crate::saved::{SavedError, Writer};
+use crate::text::likeness::{Bands, Sketch, sequence};
 
 /// The fewest words of a description that tell what a tool does wherever it comes from.
 const TELLING_WORDS: usize = 5;

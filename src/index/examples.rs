@@ -50,7 +50,7 @@ type Postings = HashMap<TermKey, Vec<(u32, u32)>>;
 
 /// What is known of examples before they are indexed.
 #[derive(Default)]
-pub(crate) struct KnownExamples<'k> {
+pub struct KnownExamples<'k> {
     /// By what is asked, the vectors by each model and the place among them.
     vectors: HashMap<Cow<'k, str>, (&'k [Rows], usize)>,
     /// What is counted over those of all tools, where there are some of the tools here.
@@ -59,7 +59,7 @@ pub(crate) struct KnownExamples<'k> {
 
 /// What is counted over the examples of the definitions of all tools of a snapshot.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct CountedExamples {
+pub struct CountedExamples {
     /// How many there are.
     pub(super) number: usize,
     /// How many words they have together.
@@ -85,7 +85,7 @@ impl<'k> KnownExamples<'k> {
 }
 
 /// The examples of the tools of one snapshot.
-pub(crate) struct ExampleIndex {
+pub struct ExampleIndex {
     /// Those that are not the catalog's own, as they were given.
     given: Examples,
     counting: Vec<Counting>,
@@ -105,7 +105,7 @@ pub(crate) struct ExampleIndex {
     /// What is counted over all tools, where there are some of them here.
     of_whole: Option<CountedExamples>,
     /// Why the optional model has no vectors of them.
-    pub(crate) left_out: Option<String>,
+    pub left_out: Option<String>,
     vocabulary: Arc<OnceLock<Vocabulary>>,
 }
 
@@ -269,7 +269,7 @@ impl ExampleIndex {
     }
 
     /// Returns every term that examples of definitions hold, with how many do.
-    pub(crate) fn term_counts(&self) -> impl Iterator<Item = (u64, u32)> {
+    pub fn term_counts(&self) -> impl Iterator<Item = (u64, u32)> {
         let is_defined = |place: u32| self.counting[place as usize].is_of_definition();
         let count = move |held: &[(u32, u32)]| held.iter().filter(|(place, _)| is_defined(*place)).count();
         let counts = self.postings.iter().map(move |(term, held)| (term.0, super::terms::number(count(held))));

@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use smallvec::SmallVec;
+use tinyvec::TinyVec;
 
 use super::occurrences::WEIGHT_UNIT;
 use super::postings::Postings;
@@ -69,7 +69,7 @@ impl KeywordIndex {
     ///
     /// The inverse document frequency is `ln(1 + N / n)`.
     pub(crate) fn look_up(&self, term: TermKey, kind: TermKind) -> Option<IndexedTerm> {
-        let postings: SmallVec<[Range<usize>; 1]> = self.postings(term).collect();
+        let postings: TinyVec<[Range<usize>; 1]> = self.postings(term).collect();
         let (holding, tools) = self.counted(term, postings.iter().map(Range::len).sum());
         if holding == 0 {
             return None;
@@ -132,7 +132,7 @@ pub(crate) struct IndexedTerm {
     /// The largest contribution that the term could make to the score of any tool.
     pub(crate) weight: f32,
     /// Where each segment has its postings; most indexes have one.
-    postings: SmallVec<[Range<usize>; 1]>,
+    postings: TinyVec<[Range<usize>; 1]>,
 }
 
 impl IndexedTerm {

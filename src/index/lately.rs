@@ -1,10 +1,11 @@
 //! What was worked out of tools that were asked for lately: requests change, and the tools that answer them return.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use foldhash::HashMap;
 
 use crate::ranking::ToolId;
+use crate::sync::lock;
 
 /// Of how many tools it is kept.
 const MOST: usize = 2_048;
@@ -21,7 +22,7 @@ impl<T> Default for Lately<T> {
 impl<T> Lately<T> {
     /// Returns what is known of a tool, which `work_out` tells where nothing is.
     pub(crate) fn of(&self, tool: ToolId, work_out: impl FnOnce() -> T) -> Arc<T> {
-        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || lock(&self.0);
         if let Some(known) = known().get(&tool) {
             return Arc::clone(known);
         }

@@ -26,7 +26,7 @@ mod vectors;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 
@@ -38,12 +38,14 @@ use self::own_words::OwnWords;
 pub(crate) use self::rows::Rows;
 use self::segment::{Segment, Segments};
 pub use error::IndexError;
-pub(crate) use examples::{CountedExamples, ExampleConfig, ExampleIndex, KnownExamples};
+pub(crate) use examples::ExampleConfig;
+pub use examples::{CountedExamples, ExampleIndex, KnownExamples};
 pub(crate) use keyword::{IndexedTerm, KeywordIndex};
 pub(crate) use optional::{Optional, Source};
-pub(crate) use part::{Counts, NumberedModel, PartOf, RequestTerms, TermCounts};
-pub(crate) use row::{DamagedRow, Row, RowKey, SourceKey};
-pub(crate) use sources::{SourceRow, SourceScores, Sources};
+pub use part::{Counts, NumberedModel, PartOf, RequestTerms, TermCounts};
+pub use row::{DamagedRow, Row, RowKey, SourceKey};
+pub use sources::SourceRow;
+pub(crate) use sources::{SourceScores, Sources};
 pub(crate) use terms::TermKey;
 pub(crate) use twins::Twins;
 pub(crate) use vectors::{Cosines, RequestVectors, TellingWord, ToolWords, Vectors, products};
@@ -55,6 +57,7 @@ use crate::embed::{CacheStatus, Embedder, ModelKind};
 use crate::names::{NameTable, log_registered};
 use crate::ranking::ToolId;
 use crate::saved::{SavedError, SavedModel, Writer};
+use crate::sync::lock;
 
 /// What a catalog is indexed with.
 #[derive(Default)]
@@ -96,7 +99,7 @@ fn beside<A, B: Send>(tools: usize, here: impl FnOnce() -> A, there: impl FnOnce
 }
 
 /// A catalog with its indexes.
-pub(crate) struct Index {
+pub struct Index {
     pub(crate) catalog: Catalog,
     pub(crate) names: NameTable,
     pub(crate) twins: Twins,
@@ -108,9 +111,9 @@ pub(crate) struct Index {
     /// What the tools of each source say together, where sources tell something.
     pub(crate) sources: Option<Sources>,
     /// One a model; the last one is the model that was chosen.
-    pub(crate) vectors: Vec<Vectors>,
+    pub vectors: Vec<Vectors>,
     /// Why the optional model is not among them.
-    pub(crate) left_out: Option<String>,
+    pub left_out: Option<String>,
     pub(crate) cache: Option<CacheStatus>,
 }
 
@@ -172,7 +175,7 @@ impl Index {
 
     /// Decides on every tool; once for requests that come from the same caller one after the other.
     pub(crate) fn eligibility(&self, access: &Access) -> Result<Arc<Eligibility>, AccessError> {
-        let decided = || self.decided.lock().unwrap_or_else(PoisonError::into_inner);
+        let decided = || lock(&self.decided);
         if let Some((_, eligibility)) = decided().as_ref().filter(|(known, _)| known == access) {
             return Ok(Arc::clone(eligibility));
         }

@@ -27,8 +27,9 @@ use crate::ranking::ToolId;
 /// What is counted over all tools of a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Counts {
-    pub(crate) tools: usize,
+pub struct Counts {
+    /// Number of tools.
+    pub tools: usize,
     /// How long all tools are together, in units of the field weights.
     pub(crate) length: u64,
     /// How many sources there are and how long they are on average, where sources tell something.
@@ -43,30 +44,34 @@ pub(crate) struct Counts {
 const SAMPLE: usize = 1_024;
 
 /// A model, with its number among those of a snapshot.
-pub(crate) type NumberedModel = (usize, Arc<dyn Embedder>);
+pub type NumberedModel = (usize, Arc<dyn Embedder>);
 
 /// A snapshot of which there is a part here.
-pub(crate) struct PartOf {
-    pub(crate) whole: Arc<Whole>,
+pub struct PartOf {
+    /// Counts and policies of the complete catalog.
+    pub whole: Arc<Whole>,
     counts: Counts,
     counted: Option<Arc<Counted>>,
     /// The models that there are here, each with its number among those of the snapshot.
-    pub(crate) embedders: Vec<NumberedModel>,
+    pub embedders: Vec<NumberedModel>,
     /// How many models the snapshot has vectors by.
     models: usize,
 }
 
 /// How many tools, sources, and examples of definitions hold a term.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct TermCounts {
-    pub(crate) tools: u32,
-    pub(crate) sources: u32,
-    pub(crate) examples: u32,
+pub struct TermCounts {
+    /// Number of tools that hold the term.
+    pub tools: u32,
+    /// Number of sources that hold the term.
+    pub sources: u32,
+    /// Number of examples that hold the term.
+    pub examples: u32,
 }
 
 /// What is counted of each term of a request.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct RequestTerms {
+pub struct RequestTerms {
     tools: Holding,
     sources: Holding,
     examples: Holding,
@@ -74,7 +79,7 @@ pub(crate) struct RequestTerms {
 
 impl RequestTerms {
     /// Notes how many hold a term.
-    pub(crate) fn insert(&mut self, term: u64, counts: TermCounts) {
+    pub fn insert(&mut self, term: u64, counts: TermCounts) {
         let term = TermKey(term);
         self.tools.insert(term, counts.tools);
         self.sources.insert(term, counts.sources);
@@ -88,7 +93,7 @@ impl PartOf {
     /// # Errors
     ///
     /// [`DamagedRow`] when what is counted is of other models, or not a number.
-    pub(crate) fn new(
+    pub fn new(
         whole: Whole,
         counts: Counts,
         dimensions: &[usize],
@@ -108,7 +113,7 @@ impl PartOf {
     }
 
     /// What is counted over the examples of all definitions, for requests with these terms.
-    pub(crate) fn counted_examples(&self, terms: &RequestTerms) -> CountedExamples {
+    pub fn counted_examples(&self, terms: &RequestTerms) -> CountedExamples {
         let (number, words) = self.counts.examples;
         CountedExamples { number, words, holding: terms.examples.clone() }
     }
@@ -128,7 +133,7 @@ impl PartOf {
 impl Index {
     /// Indexes some tools of a snapshot, in the order of that, for requests whose terms are told. Of each tool's source that
     /// tells something with others there is a row in `sources`.
-    pub(crate) fn part(
+    pub fn part(
         of: &PartOf,
         rows: &[(RowKey, Arc<Row>)],
         sources: &HashMap<SourceKey, Arc<SourceRow>>,
@@ -157,7 +162,7 @@ impl Index {
     }
 
     /// Indexes the tools of a snapshot that there are here, be it all of them or not: what is counted is counted over these.
-    pub(crate) fn whole(of: &PartOf, rows: &[(RowKey, Arc<Row>)]) -> Result<Self, IndexError> {
+    pub fn whole(of: &PartOf, rows: &[(RowKey, Arc<Row>)]) -> Result<Self, IndexError> {
         let (catalog, segments) = (of.catalog(rows), Segments::of_rows(rows).together(of.models));
         let sources = Sources::new(&catalog, &segments.postings());
         Self::of_rows(of, rows, catalog, sources, (segments, KeywordIndex::new))
@@ -192,7 +197,7 @@ impl Index {
     }
 
     /// Returns what is counted over all tools.
-    pub(crate) fn counts(&self, examples: Option<&ExampleIndex>) -> Counts {
+    pub fn counts(&self, examples: Option<&ExampleIndex>) -> Counts {
         let step = self.catalog.len().div_ceil(SAMPLE).max(1);
         let sample: Vec<ToolId> = self.catalog.ids().step_by(step).collect();
         let mean = |vectors: &Vectors| {
@@ -209,7 +214,7 @@ impl Index {
     }
 
     /// Returns every term with how many tools hold it.
-    pub(crate) fn term_counts(&self) -> impl Iterator<Item = (u64, u32)> {
+    pub fn term_counts(&self) -> impl Iterator<Item = (u64, u32)> {
         let terms = self.keyword.segments().whole().postings.terms();
         let holding = terms.ranges().map(|held| super::terms::number(held.len()));
         terms.keys().iter().map(|term| term.0).zip(holding)
@@ -231,7 +236,7 @@ impl Index {
     }
 
     /// Returns what of each tool depends on the tools around it, and by what its row is known.
-    pub(crate) fn standings(&self, models: &[String]) -> Vec<(RowKey, Standing)> {
+    pub fn standings(&self, models: &[String]) -> Vec<(RowKey, Standing)> {
         let (digests, sources) = (self.catalog.digests(), self.source_keys());
         let standing = |id: ToolId| {
             let tool = self.catalog.tool(id);
@@ -257,7 +262,7 @@ impl Index {
     }
 
     /// Returns the sources that tell something together and that `is_wanted` accepts, with their rows.
-    pub(crate) fn source_rows(&self, is_wanted: impl Fn(&SourceKey) -> bool) -> Vec<(SourceKey, SourceRow)> {
+    pub fn source_rows(&self, is_wanted: impl Fn(&SourceKey) -> bool) -> Vec<(SourceKey, SourceRow)> {
         let Some(sources) = &self.sources else { return Vec::new() };
         /// A source that is being put together.
         struct Made {
@@ -290,7 +295,7 @@ impl Index {
     }
 
     /// Returns every term that sources hold, with how many do; a tool that stands for itself is one.
-    pub(crate) fn source_term_counts(&self) -> Vec<(u64, u32)> {
+    pub fn source_term_counts(&self) -> Vec<(u64, u32)> {
         let mut counts = Vec::new();
         if let Some(sources) = &self.sources {
             sources.each_term(|term, holding, _| counts.push((term.0, super::terms::number(holding.len()))));

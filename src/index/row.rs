@@ -30,7 +30,7 @@ const OTHER_MODELS: &str = "it has vectors of other models";
 /// A row that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct DamagedRow(String);
+pub struct DamagedRow(String);
 
 fn of_definition(reason: impl fmt::Display) -> DamagedRow {
     DamagedRow(format!("its definition: {reason}"))
@@ -41,17 +41,18 @@ pub(super) fn damaged(message: &str) -> DamagedRow {
 }
 
 /// What is known of a tool of a snapshot.
-pub(crate) struct Row {
-    pub(crate) tool: Arc<LazyTool>,
+pub struct Row {
+    /// The definition, which is read when it is needed.
+    pub tool: Arc<LazyTool>,
     pub(crate) digest: Digest,
     /// Its place in the snapshot when it was written, by which tools are in order.
-    pub(crate) place: u32,
+    pub place: u32,
     /// Whether the bare name is its own.
     pub(crate) has_bare_name: bool,
     /// The source that it tells something with others of; `None` where it stands for itself.
-    pub(crate) source: Option<SourceKey>,
+    pub source: Option<SourceKey>,
     /// The trusted tools that it copies, by the keys of their rows.
-    pub(crate) copies: Vec<RowKey>,
+    pub copies: Vec<RowKey>,
     pub(super) segment: Arc<Segment>,
     /// The vectors of the examples of the definition that count, by each model; empty where it has no examples.
     pub(super) examples: Vec<Rows>,
@@ -59,11 +60,11 @@ pub(crate) struct Row {
 
 /// By what the row of a tool is known: a digest of all that it holds but its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct RowKey(pub(crate) [u8; 16]);
+pub struct RowKey(pub [u8; 16]);
 
 /// By what the row of a source is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct SourceKey(pub(crate) [u8; 16]);
+pub struct SourceKey(pub(crate) [u8; 16]);
 
 impl fmt::Display for RowKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -94,7 +95,7 @@ fn start(digest: Sha256) -> [u8; 16] {
 
 /// What of a tool depends on the tools around it.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Standing {
+pub struct Standing {
     pub(crate) has_bare_name: bool,
     pub(crate) source: Option<SourceKey>,
     pub(crate) copies: Vec<RowKey>,
@@ -118,7 +119,7 @@ impl Standing {
 
 impl Row {
     /// Collects what an index knows of a tool.
-    pub(crate) fn of(index: &Index, examples: Option<&ExampleIndex>, tool: ToolId, standing: Standing) -> Self {
+    pub fn of(index: &Index, examples: Option<&ExampleIndex>, tool: ToolId, standing: Standing) -> Self {
         let definition = Arc::clone(index.catalog.tool(tool));
         let vectors = index.vectors.iter().map(|vectors| vectors.rows_of(tool)).collect();
         let Standing { has_bare_name, source, copies } = standing;
@@ -136,17 +137,17 @@ impl Row {
     }
 
     /// Reads what is left of the definition.
-    pub(crate) fn whole(&self) -> Result<&Arc<Tool>, DamagedRow> {
+    pub fn whole(&self) -> Result<&Arc<Tool>, DamagedRow> {
         self.tool.whole().map_err(of_definition)
     }
 
     /// Returns the tool as one of a part of a catalog.
-    pub(crate) fn part_tool(&self) -> PartTool {
+    pub fn part_tool(&self) -> PartTool {
         PartTool { tool: Arc::clone(&self.tool), digest: self.digest, has_bare_name: self.has_bare_name }
     }
 
     /// Returns the terms that the tool holds, each with how often it is counted, in halves, and whether it stands in a name.
-    pub(crate) fn terms(&self) -> impl Iterator<Item = (u64, u16, bool)> {
+    pub fn terms(&self) -> impl Iterator<Item = (u64, u16, bool)> {
         let of_name =
             Fields::one(Field::Name).bits() | Fields::one(Field::Title).bits() | Fields::one(Field::Aliases).bits();
         self.segment
@@ -156,12 +157,12 @@ impl Row {
     }
 
     /// Returns the unit vector of the tool by each model, as near as it is kept.
-    pub(crate) fn vectors(&self) -> impl Iterator<Item = Vec<f32>> {
+    pub fn vectors(&self) -> impl Iterator<Item = Vec<f32>> {
         self.segment.vectors.iter().map(|rows| rows.row(0).to_vec())
     }
 
     /// Returns the terms of each example of the definition that counts.
-    pub(crate) fn example_terms(&self) -> Vec<Vec<u64>> {
+    pub fn example_terms(&self) -> Vec<Vec<u64>> {
         terms_of_definition(self.tool.outline())
     }
 
@@ -173,7 +174,7 @@ impl Row {
     }
 
     /// Writes it down.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(2_048);
         out.extend([VERSION, u8::from(self.has_bare_name), u8::from(self.source.is_some())]);
         out.extend(self.place.to_le_bytes());
@@ -199,7 +200,7 @@ impl Row {
     }
 
     /// Reads the row that is known by `key`, with vectors by `models`, each with its dimensions; of the definition the outline.
-    pub(crate) fn of_bytes(bytes: &[u8], key: RowKey, models: &[(String, usize)]) -> Result<Self, DamagedRow> {
+    pub fn of_bytes(bytes: &[u8], key: RowKey, models: &[(String, usize)]) -> Result<Self, DamagedRow> {
         let mut bytes = Bytes::of_version(bytes)?;
         let [has_bare_name, has_source] = bytes.array()?;
         let (has_bare_name, place) = (has_bare_name != 0, u32::from_le_bytes(bytes.array()?));
@@ -239,7 +240,7 @@ impl Row {
 
 impl SourceRow {
     /// Writes it down.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         put_length(&mut out, self.terms().len());
         self.terms().iter().for_each(|term| out.extend(term.0.to_le_bytes()));
@@ -251,7 +252,7 @@ impl SourceRow {
     }
 
     /// Reads one that has vectors by `models`, each with its dimensions.
-    pub(crate) fn of_bytes(bytes: &[u8], models: &[(String, usize)]) -> Result<Self, DamagedRow> {
+    pub fn of_bytes(bytes: &[u8], models: &[(String, usize)]) -> Result<Self, DamagedRow> {
         let mut bytes = Bytes::of_version(bytes)?;
         let terms = bytes.terms()?;
         let counts = bytes.numbers(terms.len(), u16::from_le_bytes)?;

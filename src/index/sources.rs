@@ -92,7 +92,7 @@ pub(crate) struct Counted {
 
 /// One source: its words and what its tools mean together.
 #[derive(Debug, Clone)]
-pub(crate) struct SourceRow {
+pub struct SourceRow {
     /// Ascending.
     terms: Vec<TermKey>,
     /// By term: how many tools hold it.
@@ -129,7 +129,7 @@ impl SourceRow {
     }
 
     /// Returns the terms that it holds.
-    pub(crate) fn held(&self) -> impl Iterator<Item = u64> {
+    pub fn held(&self) -> impl Iterator<Item = u64> {
         self.terms.iter().map(|term| term.0)
     }
 

@@ -15,7 +15,7 @@ use crate::saved::{SavedError, SavedFile, Writer, fnv1a, smaller};
 /// What a term is known by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
-pub(crate) struct TermKey(pub(crate) u64);
+pub struct TermKey(pub u64);
 
 impl TermKey {
     /// Hashes a term with FNV-1a of 64 bits.

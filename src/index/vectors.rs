@@ -38,16 +38,16 @@ const TOGETHER: usize = 64;
 /// A request as a model sees it. Each has one vector a row, that of the whole text and then, where it has several,
 /// those of its sentences; `None` where the model knows nothing of the text, so that no tool is nearer than another.
 #[derive(Debug, Default)]
-pub(crate) struct RequestVectors {
-    pub(crate) request: Option<Array2<f32>>,
+pub struct RequestVectors {
+    pub request: Option<Array2<f32>>,
     /// The request together with what was said before, where it does not stand alone.
-    pub(crate) conversation: Option<Array2<f32>>,
+    pub conversation: Option<Array2<f32>>,
     /// What the model says of the request, whatever the tools; see [`Embedder::scope`].
     pub(crate) scope: Option<f32>,
 }
 
 /// The vectors of one model in every segment of a snapshot, with the model that made them.
-pub(crate) struct Vectors {
+pub struct Vectors {
     embedder: Arc<dyn Embedder>,
     segments: Segments,
     /// Which of each segment's matrices is this model's.
@@ -270,7 +270,7 @@ impl Vectors {
         rows
     }
 
-    pub(crate) fn embedder(&self) -> &Arc<dyn Embedder> {
+    pub fn embedder(&self) -> &Arc<dyn Embedder> {
         &self.embedder
     }
 

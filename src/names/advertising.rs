@@ -111,7 +111,7 @@ impl Advertising {
 }
 
 /// The aliases that a model may be shown.
-pub(crate) fn shown_aliases(tool: &Tool) -> impl Iterator<Item = &str> {
+pub fn shown_aliases(tool: &Tool) -> impl Iterator<Item = &str> {
     tool.aliases.iter().filter(|alias| !alias.deprecated).map(|alias| alias.name.as_str())
 }
 

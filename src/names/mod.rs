@@ -20,13 +20,13 @@ use foldhash::HashSet;
 use rayon::prelude::*;
 use serde::Serialize;
 
-pub(crate) use advertising::shown_aliases;
+pub use advertising::shown_aliases;
 pub use advertising::{Advertised, Advertising};
 pub use error::AdvertisingError;
 pub use prompt::tools_section;
-pub(crate) use prompt::{Listed, section};
-pub(crate) use skills::{Skill, SkillError, SkillFolder, SkillReport, ToolMeaning};
-pub(crate) use usage::{log_registered, log_unknown, log_use};
+pub use prompt::{Listed, section};
+pub use skills::{Skill, SkillReport, ToolMeaning};
+pub use usage::{log_registered, log_unknown, log_use};
 
 use self::owners::Owners;
 use crate::catalog::spelling::normalise;
@@ -81,7 +81,6 @@ pub enum Resolution {
 
 /// A tool, and how a name led to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Resolved {
     /// The tool.
     pub tool: ToolId,
@@ -222,7 +221,7 @@ impl NameTable {
     }
 
     /// As [`NameTable::resolve`], and suggests only names of tools that `may_suggest` accepts.
-    pub(crate) fn resolve_among(&self, name: &str, may_suggest: impl Fn(ToolId) -> bool) -> Resolution {
+    pub fn resolve_among(&self, name: &str, may_suggest: impl Fn(ToolId) -> bool) -> Resolution {
         match self.owners(name) {
             [] => Resolution::Unknown { suggestions: self.suggest(name, may_suggest) },
             [resolved] => Resolution::Tool(*resolved),
@@ -243,7 +242,7 @@ impl NameTable {
 
     /// Returns the tools that a name may mean, in registration order. A name that nobody has may be a qualified one
     /// whose slash a provider's rules have changed, as in `weather_get_forecast`.
-    pub(crate) fn meant(&self, name: &str) -> impl Iterator<Item = ToolId> {
+    pub fn meant(&self, name: &str) -> impl Iterator<Item = ToolId> {
         let mut qualified = qualified(name).map(|name| self.owners(&name));
         let mut owners = self.owners(name);
         if owners.is_empty() {
@@ -258,7 +257,7 @@ impl NameTable {
     }
 
     /// Returns the names most like `name`: by Jaro–Winkler similarity, or by the words that they share (Dice).
-    pub(crate) fn suggest(&self, name: &str, may_suggest: impl Fn(ToolId) -> bool) -> Vec<String> {
+    pub fn suggest(&self, name: &str, may_suggest: impl Fn(ToolId) -> bool) -> Vec<String> {
         let (name, words) = (name.to_lowercase(), words_of(name));
         let similarity = |known: &str| {
             let theirs = words_of(known);
@@ -310,13 +309,13 @@ impl NameTable {
 }
 
 /// The qualified names that `name` may be, where a provider's rules have changed a slash.
-pub(crate) fn qualified(name: &str) -> impl Iterator<Item = String> {
+pub fn qualified(name: &str) -> impl Iterator<Item = String> {
     let slashes = name.match_indices(['_', '-', '.']).take(MAX_SLASHES);
     slashes.map(|(at, _)| format!("{}/{}", &name[..at], &name[at + 1..]))
 }
 
-/// Every name by which `text` could name a tool outright, whatever tools there are: what [`NameTable::mentions`] looks up.
-pub(crate) fn possible_mentions(text: &str) -> BTreeSet<&str> {
+/// Every name by which `text` could name a tool outright, whatever tools there are: the candidates of mentions.
+pub fn possible_mentions(text: &str) -> BTreeSet<&str> {
     let mut possible: BTreeSet<&str> = std::iter::once(text.trim()).chain(quoted(text)).collect();
     for word in text.split_whitespace() {
         for parts in CUTS.map(|is_cut| parts(word, is_cut)) {
@@ -347,7 +346,7 @@ fn parts(word: &str, is_cut: fn(char) -> bool) -> impl Iterator<Item = &str> {
 }
 
 /// The words of a name, in lowercase letters: what stands between separators and changes of case.
-pub(crate) fn words_of(name: &str) -> BTreeSet<String> {
+pub fn words_of(name: &str) -> BTreeSet<String> {
     let mut words = BTreeSet::new();
     let mut word = String::new();
     let mut last_is_small = false;

@@ -21,7 +21,7 @@ const MAX_SKILL_CHARS: usize = 1024;
 /// Lists tools with their aliases, one a line; empty where there are none.
 ///
 /// Deprecated aliases are left out. Tools that share a name are listed as `source/name`. Where the model is shown
-/// definitions, [`Translation::tools_section`](crate::provider::Translation::tools_section) lists the tools by the names
+/// definitions, `picktools_provider::Translation::tools_section` lists the tools by the names
 /// of those.
 pub fn tools_section<'a>(tools: impl IntoIterator<Item = &'a Arc<Tool>>) -> String {
     let tools: Vec<&Tool> = tools.into_iter().map(Arc::as_ref).collect();
@@ -36,15 +36,17 @@ pub fn tools_section<'a>(tools: impl IntoIterator<Item = &'a Arc<Tool>>) -> Stri
 }
 
 /// A tool as a section lists it.
-pub(crate) struct Listed<'a> {
-    pub(crate) name: String,
+pub struct Listed<'a> {
+    /// The name under which it is called.
+    pub name: String,
     /// By which it may be called too.
-    pub(crate) aliases: Vec<String>,
-    pub(crate) description: &'a str,
+    pub aliases: Vec<String>,
+    /// The description, of which the first line is shown.
+    pub description: &'a str,
 }
 
 /// Lists tools, one a line; empty where there are none.
-pub(crate) fn section<'a>(tools: impl Iterator<Item = Listed<'a>>) -> String {
+pub fn section<'a>(tools: impl Iterator<Item = Listed<'a>>) -> String {
     let mut any_alias = false;
     let lines = tools.map(|Listed { name, aliases, description }| {
         let aliases: Vec<String> = aliases.iter().map(|alias| one_line(alias, MAX_NAME_CHARS)).collect();

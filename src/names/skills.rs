@@ -5,16 +5,10 @@
 //! tools by the names of the ecosystem, so whether one can be used here is for the [`NameTable`] to say: by name, by
 //! alias, or in a variant spelling.
 
-mod discovery;
-mod front_matter;
-
 use std::fmt;
-use std::path::Path;
 
 use serde::Serialize;
 
-pub use self::discovery::SkillFolder;
-pub use super::error::{SkillError, SkillFault};
 pub use super::prompt::skills_section;
 
 use super::{NameTable, Resolution, ResolvedVia, log_use};
@@ -26,17 +20,21 @@ use crate::ranking::ToolId;
 ///
 /// ```
 /// use picktools::names::NameTable;
-/// use picktools::skills::Skill;
+/// use picktools::skills::{AllowedTool, Skill};
 /// use picktools::{Catalog, Tool};
 ///
-/// let text = "---\nname: notes\ndescription: Takes notes.\nallowed-tools: write_file\n---\nWrite them down.";
-/// let skill = Skill::parse(text, "notes/SKILL.md")?;
+/// let skill = Skill {
+///     name: "notes".to_owned(),
+///     description: "Takes notes.".to_owned(),
+///     path: "notes/SKILL.md".to_owned(),
+///     allowed_tools: vec![AllowedTool { name: "write_file".to_owned(), scope: None }],
+///     body: "Write them down.".to_owned(),
+/// };
 /// let catalog = Catalog::from_tools([Tool::without_arguments("writeFile", "Writes a file")])?;
 /// assert!(skill.compatibility(&catalog, &NameTable::new(&catalog)).is_compatible());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
 pub struct Skill {
     /// The skill's name.
     pub name: String,
@@ -122,18 +120,6 @@ pub enum ToolMeaning {
 }
 
 impl Skill {
-    /// Reads the text of the `SKILL.md` at `path`.
-    ///
-    /// # Errors
-    ///
-    /// [`SkillError::Invalid`] with every fault.
-    pub fn parse(text: &str, path: impl AsRef<Path>) -> Result<Self, SkillError> {
-        let path = path.as_ref();
-        let read = front_matter::read(text);
-        let skill = read.map_err(|faults| SkillError::Invalid { path: path.to_owned(), faults })?;
-        Ok(Self { path: discovery::with_slashes(path), ..skill })
-    }
-
     /// Tells what the tools that it names mean in a catalog, of which `names` is the table.
     pub fn compatibility(&self, catalog: &Catalog, names: &NameTable) -> SkillReport {
         self.report(|name| ToolMeaning::of(name, catalog, names))
@@ -206,62 +192,5 @@ impl fmt::Display for SkillReport {
             first = false;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::catalog::{Alias, Tool};
-
-    fn catalog() -> Catalog {
-        let mut run = Tool::without_arguments("terminalRun", "Runs a command");
-        run.aliases = vec![Alias { name: "bash".into(), deprecated: false }];
-        let send = |source: &str| {
-            let tool = Tool { source: Some(source.to_owned()), ..Tool::without_arguments("send", "") };
-            Tool { id: tool.qualified_name(), ..tool }
-        };
-        Catalog::from_tools([run, send("mail"), send("chat")]).expect("valid")
-    }
-
-    fn report(allowed: &str) -> SkillReport {
-        let text = format!("---\nname: a\ndescription: b\nallowed-tools: {allowed}\n---\nc");
-        let catalog = catalog();
-        Skill::parse(&text, "a/SKILL.md").expect("valid").compatibility(&catalog, &NameTable::new(&catalog))
-    }
-
-    #[test]
-    fn every_tool_is_reported_with_what_it_means_and_by_what() {
-        let found = report("[bash, terminalRun, 'Bash(git log:*)', mail/send]");
-        assert!(found.is_compatible(), "{found}");
-        let meant = found.tools.iter().map(|tool| match &tool.meaning {
-            ToolMeaning::Tool { tool, via, .. } => (tool.as_str(), *via),
-            other => panic!("{other:?}"),
-        });
-        let expected = [
-            ("terminalRun", ResolvedVia::Alias),
-            ("terminalRun", ResolvedVia::Name),
-            ("terminalRun", ResolvedVia::Normalised),
-            ("mail/send", ResolvedVia::Name),
-        ];
-        assert_eq!(meant.collect::<Vec<_>>(), expected);
-        assert_eq!(found.tools[2].allowed.scope.as_deref(), Some("git log:*"));
-    }
-
-    #[test]
-    fn what_is_missing_or_ambiguous_is_told_in_one_line() {
-        let found = report("terminalRunn send zzz bash");
-        assert!(!found.is_compatible());
-        assert_eq!(
-            found.to_string(),
-            "the skill \"a\" (a/SKILL.md) cannot be used: there is no tool \"terminalRunn\", did you mean \
-             terminalRun?; \"send\" is ambiguous, write one of mail/send, chat/send; there is no tool \"zzz\""
-        );
-    }
-
-    #[test]
-    fn a_skill_without_tools_needs_none() {
-        assert!(report("[]").is_compatible());
-        assert!(report("''").is_compatible());
     }
 }

@@ -7,7 +7,7 @@ use crate::catalog::{Alias, Catalog, Tool};
 use crate::excerpt::{MAX_NAME_CHARS, marked};
 
 /// Logs every alias of a catalog.
-pub(crate) fn log_registered(catalog: &Catalog) {
+pub fn log_registered(catalog: &Catalog) {
     if !tracing::enabled!(tracing::Level::DEBUG) {
         return;
     }
@@ -25,12 +25,12 @@ pub(crate) fn log_registered(catalog: &Catalog) {
 }
 
 /// Logs that a name was called which no tool has.
-pub(crate) fn log_unknown(requested: &str) {
+pub fn log_unknown(requested: &str) {
     warn!(requested = %marked(requested, MAX_NAME_CHARS), "unknown tool called");
 }
 
 /// Logs that a tool is used by another name than its own, and what a model was shown it as, where that is known.
-pub(crate) fn log_use(requested: &str, advertised: Option<&str>, tool: &Tool, deprecated: bool) {
+pub fn log_use(requested: &str, advertised: Option<&str>, tool: &Tool, deprecated: bool) {
     if requested != tool.name {
         debug!(
             requested = %marked(requested, MAX_NAME_CHARS),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::{RerankFuture, Reranker, order};
+use crate::breaker::{Breaker, Paused};
 use crate::catalog::Tool;
-use crate::client::{Breaker, Paused};
 use crate::query::Query;
 use crate::rerank::RerankError;
 
@@ -70,7 +70,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::client::{FAILURES, PAUSE};
+    use crate::breaker::{FAILURES, PAUSE};
     use crate::deadline::Deadline;
     use crate::rerank::{NotReranked, RerankScore, run};
 

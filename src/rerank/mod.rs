@@ -7,10 +7,6 @@
 
 mod breaker;
 mod error;
-#[cfg(feature = "fastembed")]
-mod cross_encoder;
-#[cfg(feature = "llm")]
-mod llm;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,11 +15,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 pub use self::breaker::CircuitBreaker;
-#[cfg(feature = "fastembed")]
-pub use self::cross_encoder::CrossEncoder;
 pub use self::error::RerankError;
-#[cfg(feature = "llm")]
-pub use self::llm::LlmReranker;
 use crate::catalog::Tool;
 use crate::deadline::{Deadline, Missed};
 use crate::query::Query;
@@ -103,7 +95,7 @@ pub trait Reranker: Send + Sync {
 }
 
 /// Checks an answer and returns the places of the window in their new order, best first, each with its score.
-pub(crate) fn order(answer: &[RerankScore], window: usize) -> Result<Vec<RerankScore>, String> {
+pub fn order(answer: &[RerankScore], window: usize) -> Result<Vec<RerankScore>, String> {
     let mut scores = vec![None; window];
     for &RerankScore { candidate, score } in answer {
         let place = candidate.saturating_add(1);

@@ -13,7 +13,8 @@ mod terms;
 pub(crate) use examples::{ExampleScores, Similar};
 pub(crate) use keyword::keyword;
 pub(crate) use semantic::semantic;
-pub(crate) use terms::{FoundTerm, ReadTexts, query_terms};
+pub use terms::query_terms;
+pub(crate) use terms::{FoundTerm, ReadTexts};
 
 use ndarray::ArrayView2;
 use pulp::{Arch, NullaryFnOnce};

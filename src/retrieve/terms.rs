@@ -14,16 +14,16 @@ const MAX_WORD_BYTES: usize = 256;
 
 /// One term of a request.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct QueryTerm<'q> {
+pub struct QueryTerm<'q> {
     /// What the index knows it by.
-    pub(crate) key: TermKey,
-    pub(crate) kind: TermKind,
+    pub key: TermKey,
+    pub kind: TermKind,
     /// The kind of value that it stands for.
     pub(crate) value: Option<ValueKind>,
     /// The word, identifier, pair or value as the request has it, its beginning where it is long.
     pub(crate) word: &'q str,
     /// What it counts, 0..1: less within a value.
-    pub(crate) weight: f32,
+    pub weight: f32,
     /// One bit a sentence that has the term.
     sentences: u32,
 }
@@ -66,8 +66,8 @@ impl QueryTerm<'_> {
     }
 }
 
-/// Returns the distinct terms of a request's sentences, as [`ReadTexts::terms`].
-pub(crate) fn query_terms<'q>(sentences: &[&'q str]) -> Vec<QueryTerm<'q>> {
+/// Returns the distinct terms of a request's sentences, with the sentences that hold each.
+pub fn query_terms<'q>(sentences: &[&'q str]) -> Vec<QueryTerm<'q>> {
     ReadTexts::default().terms(sentences)
 }
 

@@ -11,6 +11,8 @@ use twox_hash::XxHash3_64;
 
 use super::writer::header_checksum;
 use super::{FORMAT_VERSION, Header, MAGIC, MAX_HEADER, Number, START, SavedError, TRAILER, checksum_text, index_path};
+#[cfg(not(unix))]
+use crate::sync::lock;
 
 /// An open index. Its sections are read and checked one by one, when somebody asks for them.
 #[derive(Debug)]
@@ -161,7 +163,7 @@ impl SavedFile {
         let read = std::os::unix::fs::FileExt::read_exact_at(&self.file, into, at);
         #[cfg(not(unix))]
         let read = {
-            let _reading = self.reading.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let _reading = lock(&self.reading);
             let mut file = &self.file;
             file.seek(SeekFrom::Start(at)).and_then(|_| file.read_exact(into))
         };

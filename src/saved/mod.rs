@@ -14,7 +14,7 @@
 
 mod error;
 mod file;
-mod texts;
+pub mod texts;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::SavedError;
 pub(crate) use file::SavedFile;
-pub(crate) use texts::{FEW, Texts, fnv1a, smaller};
+pub use texts::{FEW, Texts, fnv1a, smaller};
 pub(crate) use writer::Writer;
 
 /// What a saved index begins with.

@@ -5,14 +5,14 @@ use rayon::prelude::*;
 use super::{SavedError, SavedFile, Writer};
 
 /// So many texts are read faster than another thread is woken.
-pub(crate) const FEW: usize = 512;
+pub const FEW: usize = 512;
 /// How far from where a hash would stand it is looked for first: one of 16,000 is some 60 places off on average.
 const FIRST_STEP: usize = 64;
 
 /// Different texts in the order of their hashes, and of the texts where these are the same: whoever makes texts of one hash
 /// gains nothing, as a text is always found in logarithmic time.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Texts {
+pub struct Texts {
     hashes: Vec<u64>,
     /// Where each text ends; it begins where the one before ends.
     ends: Vec<u64>,
@@ -129,7 +129,7 @@ impl Texts {
 }
 
 /// Hashes a text with FNV-1a of 64 bits (Fowler, Noll, Vo, Eastlake, Hansen: RFC 9923).
-pub(crate) fn fnv1a(text: &str) -> u64 {
+pub fn fnv1a(text: &str) -> u64 {
     const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
     text.bytes().fold(OFFSET_BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
@@ -137,7 +137,7 @@ pub(crate) fn fnv1a(text: &str) -> u64 {
 
 /// Returns how many things have a hash that is smaller than `hash`, of things in ascending order of their hashes: as `partition_point`, in fewer
 /// looks at memory. Hashes lie evenly, so that the place can be guessed, and from there steps of twice the length each lead past it.
-pub(crate) fn smaller<T>(ascending: &[T], hash: u64, hash_of: impl Fn(&T) -> u64) -> usize {
+pub fn smaller<T>(ascending: &[T], hash: u64, hash_of: impl Fn(&T) -> u64) -> usize {
     let is_smaller = |place: usize| hash_of(&ascending[place]) < hash;
     let count = ascending.len();
     #[expect(clippy::cast_possible_truncation, reason = "it is no more than the count")]

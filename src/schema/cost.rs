@@ -18,7 +18,9 @@ const MAX_EVALUATIONS: u64 = 20_000_000;
 
 /// The most evaluations that one value meets, by its depth in the arguments. Values below the last entry meet none.
 #[derive(Debug)]
-pub(crate) struct Cost(Vec<u64>);
+pub(crate) struct Cost(
+    #[cfg_attr(not(feature = "json-schema"), expect(dead_code, reason = "only a validator reads it"))] Vec<u64>,
+);
 
 impl Cost {
     /// Counts for a schema that is within the limits of depth and size.
@@ -55,6 +57,7 @@ impl Cost {
     }
 
     /// The most evaluations that `arguments` can take, or `None` where they are too many to try.
+    #[cfg(feature = "json-schema")]
     pub(crate) fn of(&self, arguments: &Value) -> Option<u64> {
         let mut evaluations = 0_u64;
         let mut values = vec![(arguments, 0)];

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 /// How a keyword holds schemas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Holds {
+pub enum Holds {
     /// Its value is a schema.
     One,
     /// Its value is a list of schemas.
@@ -14,11 +14,11 @@ pub(crate) enum Holds {
 }
 
 /// The keywords under which definitions stand that references lead to.
-pub(crate) const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+pub const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 /// Returns how a keyword holds schemas; `None` where it holds none. In older drafts `items` may be a list as well, and
 /// `dependencies` names either schemas or lists of names.
-pub(crate) fn holds(keyword: &str) -> Option<Holds> {
+pub fn holds(keyword: &str) -> Option<Holds> {
     Some(match keyword {
         "items" | "additionalItems" | "unevaluatedItems" | "contains" => Holds::One,
         "additionalProperties" | "unevaluatedProperties" | "propertyNames" => Holds::One,
@@ -46,7 +46,7 @@ pub(super) fn children<'a>(keyword: &str, value: &'a Value) -> Vec<&'a Value> {
 
 /// Returns the values directly within a value: the members of an object, the items of an array. A walk over everything in a
 /// schema, schemas or not, goes on from here.
-pub(crate) fn within(value: &Value) -> impl Iterator<Item = &Value> {
+pub fn within(value: &Value) -> impl Iterator<Item = &Value> {
     let members = value.as_object().into_iter().flat_map(Map::values);
     members.chain(value.as_array().into_iter().flatten())
 }

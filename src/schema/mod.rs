@@ -7,30 +7,38 @@
 
 mod cost;
 mod example;
+mod fault;
 mod keywords;
 mod limits;
 mod plain;
 mod reference;
+#[cfg(feature = "json-schema")]
 mod validate;
 mod validators;
 
+#[cfg(feature = "json-schema")]
 use std::borrow::Cow;
+#[cfg(feature = "json-schema")]
 use std::collections::HashSet;
 
+#[cfg(feature = "json-schema")]
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value};
 
 use cost::Cost;
 use example::example;
-pub(crate) use keywords::{DEFINITIONS, Holds, holds, within};
+pub use fault::ArgumentFault;
+pub use keywords::{DEFINITIONS, Holds, holds, within};
 pub use limits::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
-pub(crate) use reference::{decoded, resolve};
-pub use validate::ArgumentFault;
-pub use validators::{ArgumentValidator, JsonSchema, SchemaCompiler};
-pub(crate) use validators::{Check, Validators};
+pub use reference::{decoded, resolve};
+#[cfg(feature = "json-schema")]
+pub use validators::JsonSchema;
+pub use validators::{ArgumentValidator, SchemaCompiler};
+pub use validators::{Check, Validators};
 
 use crate::excerpt::cut;
 
+#[cfg(feature = "json-schema")]
 /// The most memory that one compiled regular expression of a schema may take, in bytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
@@ -64,6 +72,12 @@ pub(crate) fn check(schema: &Value) -> Result<(), Vec<SchemaFault>> {
         return Ok(());
     }
     Cost::new(schema).map_err(|fault| vec![fault])?;
+    check_compiles(schema)
+}
+
+/// Checks that a validator can be made.
+#[cfg(feature = "json-schema")]
+fn check_compiles(schema: &Value) -> Result<(), Vec<SchemaFault>> {
     compile(schema).map(drop).map_err(|error| {
         vec![SchemaFault {
             pointer: error.instance_path().to_string(),
@@ -73,6 +87,14 @@ pub(crate) fn check(schema: &Value) -> Result<(), Vec<SchemaFault>> {
     })
 }
 
+/// Accepts every bounded schema: this build has no validator, so calls of its tools are refused.
+#[cfg(not(feature = "json-schema"))]
+#[expect(clippy::unnecessary_wraps, reason = "the same signature as with a validator")]
+fn check_compiles(_: &Value) -> Result<(), Vec<SchemaFault>> {
+    Ok(())
+}
+
+#[cfg(feature = "json-schema")]
 /// Compiles a schema of the draft that it names; one that names none and is none of the newest draft may be of draft 4,
 /// whose `exclusiveMinimum` is a boolean.
 fn compile(schema: &Value) -> Result<Validator, ValidationError<'static>> {
@@ -89,17 +111,18 @@ fn compile(schema: &Value) -> Result<Validator, ValidationError<'static>> {
 }
 
 /// Returns `true` if a regular expression can be run in linear time.
-pub(crate) fn is_pattern(pattern: &str) -> bool {
+#[cfg(feature = "json-schema")]
+pub fn is_pattern(pattern: &str) -> bool {
     compile(&serde_json::json!({"pattern": pattern})).is_ok()
 }
 
 /// How many values a value holds, itself included.
-pub(crate) fn values(value: &Value) -> usize {
+pub fn values(value: &Value) -> usize {
     1 + within(value).map(values).sum::<usize>()
 }
 
 /// Lets a schema take `null` beside what it takes.
-pub(crate) fn take_null(members: &mut Map<String, Value>) {
+pub fn take_null(members: &mut Map<String, Value>) {
     if let Some(kind) = members.get_mut("type").filter(|kind| kind.is_string() && *kind != "null") {
         *kind = Value::Array(vec![kind.take(), "null".into()]);
     }
@@ -115,6 +138,7 @@ fn holds_null(values: &Value) -> bool {
     values.as_array().is_some_and(|values| values.contains(&Value::Null))
 }
 
+#[cfg(feature = "json-schema")]
 /// A schema as it is compiled: a name that `required` lists twice is listed once.
 ///
 /// The drafts forbid the repetition and generated catalogs are full of it; it changes nothing of the meaning.
@@ -127,6 +151,7 @@ fn without_repeated_names(schema: &Value) -> Cow<'_, Value> {
     Cow::Owned(schema)
 }
 
+#[cfg(feature = "json-schema")]
 fn repeats_names(schema: &Value) -> bool {
     match schema {
         Value::Object(members) => members.iter().any(|(key, member)| match member {
@@ -140,6 +165,7 @@ fn repeats_names(schema: &Value) -> bool {
     }
 }
 
+#[cfg(feature = "json-schema")]
 fn remove_repeated_names(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
@@ -159,12 +185,12 @@ fn remove_repeated_names(schema: &mut Value) {
 }
 
 /// A member's name as a part of a JSON pointer (RFC 6901).
-pub(crate) fn pointer_part(name: &str) -> String {
+pub fn pointer_part(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
 /// Names the kind of a JSON value for a message.
-pub(crate) fn kind(value: &Value) -> &'static str {
+pub fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -180,7 +206,7 @@ fn shorten(message: &str) -> String {
     cut(message, 300).into_owned()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "json-schema"))]
 mod tests {
     use super::*;
     use serde_json::json;

@@ -60,7 +60,7 @@ fn are_several(values: &[Value]) -> bool {
     !values.is_empty() && values.len() <= 64 && (1..values.len()).all(|at| !values[..at].contains(&values[at]))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "json-schema"))]
 mod tests {
     use proptest::prelude::*;
     use serde_json::json;

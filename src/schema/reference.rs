@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 /// Follows a reference into a schema: the whole, a JSON pointer in it, or the name of a definition at its root.
-pub(crate) fn resolve<'s>(root: &'s Value, reference: &str) -> Option<&'s Value> {
+pub fn resolve<'s>(root: &'s Value, reference: &str) -> Option<&'s Value> {
     let fragment = decoded(reference.strip_prefix('#')?);
     if fragment.is_empty() || fragment.starts_with('/') {
         return root.pointer(&fragment);
@@ -20,7 +20,7 @@ pub(crate) fn resolve<'s>(root: &'s Value, reference: &str) -> Option<&'s Value>
 }
 
 /// What a URI fragment stands for.
-pub(crate) fn decoded(fragment: &str) -> Cow<'_, str> {
+pub fn decoded(fragment: &str) -> Cow<'_, str> {
     percent_decode_str(fragment).decode_utf8_lossy()
 }
 

@@ -1,58 +1,12 @@
 //! Holding arguments to a schema, and saying what does not fit.
 
-use std::fmt;
-
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{JsonType, ValidationError, Validator};
 use serde_json::Value;
 
+use super::fault::{ArgumentFault, fault};
 use super::validators::ArgumentValidator;
 use super::{Cost, compile, shorten};
-use serde::Serialize;
-
-/// One thing in a call's arguments that does not fit the tool's schema.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct ArgumentFault {
-    /// JSON pointer into the arguments; empty for all of them.
-    pub pointer: String,
-    /// The schema's keyword that is not met, such as `type` or `required`.
-    pub keyword: String,
-    /// What the schema expects there.
-    pub expected: String,
-    /// What stands there, as JSON, shortened.
-    pub received: String,
-}
-
-impl ArgumentFault {
-    /// Makes one; `received` is shortened.
-    pub fn new(
-        pointer: impl Into<String>,
-        keyword: impl Into<String>,
-        expected: impl Into<String>,
-        received: &Value,
-    ) -> Self {
-        let (pointer, keyword, expected) = (pointer.into(), keyword.into(), expected.into());
-        fault(pointer, &keyword, expected, received)
-    }
-}
-
-#[cfg(feature = "runtime")]
-impl ArgumentFault {
-    /// The member that is missing, where that is the fault: `city`, `/address/city`.
-    pub(crate) fn missing(&self) -> Option<String> {
-        let name = self.expected.strip_prefix("the member ")?.strip_suffix(", which is required")?;
-        let name: String = serde_json::from_str(name).ok()?;
-        Some(if self.pointer.is_empty() { name } else { format!("{}/{name}", self.pointer) })
-    }
-}
-
-impl fmt::Display for ArgumentFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = if self.pointer.is_empty() { "the arguments" } else { &self.pointer };
-        write!(f, "{place}: expected {}, received {}", self.expected, self.received)
-    }
-}
 
 /// The most faults that are told of one call.
 const MAX_FAULTS: usize = 10;
@@ -117,10 +71,6 @@ fn wants_structure(error: &ValidationError<'_>) -> bool {
             }
             _ => false,
         }
-}
-
-pub(super) fn fault(pointer: String, keyword: &str, expected: String, received: &Value) -> ArgumentFault {
-    ArgumentFault { pointer, keyword: keyword.to_owned(), expected, received: shorten(&received.to_string()) }
 }
 
 fn describe(error: &ValidationError<'_>) -> ArgumentFault {

@@ -2,13 +2,16 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use lru::LruCache;
 use serde_json::Value;
 
-use super::validate::{Compiled, fault};
+use super::fault::fault;
+#[cfg(feature = "json-schema")]
+use super::validate::Compiled;
 use super::{ArgumentFault, example};
+use crate::sync::lock;
 
 /// How many are kept; those that were not needed for longest go first. One takes 0.7 to 3.4 kB (public catalogs).
 const MAX_KEPT: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not zero");
@@ -43,9 +46,33 @@ pub trait ArgumentValidator: fmt::Debug + Send + Sync {
 }
 
 /// JSON Schema, drafts 4 to 2020-12, in bounded time (the crate `jsonschema`).
+#[cfg(feature = "json-schema")]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct JsonSchema;
 
+/// The compiler of a build without one: every schema is refused, and so is every call of a tool that takes arguments.
+#[cfg(not(feature = "json-schema"))]
+#[derive(Debug)]
+struct NoCompiler;
+
+#[cfg(not(feature = "json-schema"))]
+impl SchemaCompiler for NoCompiler {
+    fn compile(&self, _: &Value) -> Result<Arc<dyn ArgumentValidator>, String> {
+        let reason = "this build has no validator for JSON Schema; enable the feature json-schema, or set \
+                      CatalogOptions::schema_compiler";
+        Err(reason.to_owned())
+    }
+}
+
+/// Returns the compiler that is used if the options of a catalog name none.
+fn default_compiler() -> Arc<dyn SchemaCompiler> {
+    #[cfg(feature = "json-schema")]
+    return Arc::new(JsonSchema);
+    #[cfg(not(feature = "json-schema"))]
+    return Arc::new(NoCompiler);
+}
+
+#[cfg(feature = "json-schema")]
 impl SchemaCompiler for JsonSchema {
     fn compile(&self, schema: &Value) -> Result<Arc<dyn ArgumentValidator>, String> {
         Ok(Arc::new(Compiled::new(schema)?))
@@ -54,7 +81,7 @@ impl SchemaCompiler for JsonSchema {
 
 /// What arguments are held to: that they are an object, that a tool which takes none is given none, and the schema.
 #[derive(Debug)]
-pub(crate) struct Check {
+pub struct Check {
     /// `None`: the tool takes no arguments.
     validator: Option<Arc<dyn ArgumentValidator>>,
 }
@@ -66,12 +93,14 @@ impl Check {
         Ok(Self { validator: if takes_none { None } else { Some(compiler.compile(schema)?) } })
     }
 
-    pub(crate) fn accepts(&self, arguments: &Value) -> bool {
+    /// Returns `true` if a call may have these arguments.
+    pub fn accepts(&self, arguments: &Value) -> bool {
         let Value::Object(members) = arguments else { return false };
         self.validator.as_ref().map_or(members.is_empty(), |validator| validator.accepts(arguments))
     }
 
-    pub(crate) fn faults(&self, arguments: &Value) -> Vec<ArgumentFault> {
+    /// Returns the first few faults of the arguments.
+    pub fn faults(&self, arguments: &Value) -> Vec<ArgumentFault> {
         let whole = |keyword: &str, expected: &str| vec![fault(String::new(), keyword, expected.to_owned(), arguments)];
         let Value::Object(members) = arguments else {
             return whole("type", "an object of arguments");
@@ -83,12 +112,13 @@ impl Check {
         }
     }
 
-    pub(crate) fn texts_for_structures(&self, arguments: &Value) -> Vec<String> {
+    /// Returns JSON pointers to texts in the place of an object or an array.
+    pub fn texts_for_structures(&self, arguments: &Value) -> Vec<String> {
         self.validator.as_ref().map_or_else(Vec::new, |validator| validator.texts_for_structures(arguments))
     }
 
     /// The fewest arguments that fit, as far as they can be found.
-    pub(crate) fn example(&self, schema: &Value) -> Option<Value> {
+    pub fn example(&self, schema: &Value) -> Option<Value> {
         example(schema, self)
     }
 }
@@ -97,7 +127,7 @@ impl Check {
 type Compilation = Result<Arc<Check>, String>;
 
 /// Checks by what they are of, `T`, which lives as long as its check is kept.
-pub(crate) struct Validators<T> {
+pub struct Validators<T> {
     compiler: Arc<dyn SchemaCompiler>,
     kept: Mutex<LruCache<usize, (Arc<T>, Compilation)>>,
 }
@@ -110,14 +140,14 @@ impl<T> fmt::Debug for Validators<T> {
 
 impl<T> Validators<T> {
     pub(crate) fn new(compiler: Option<Arc<dyn SchemaCompiler>>) -> Self {
-        Self { compiler: compiler.unwrap_or_else(|| Arc::new(JsonSchema)), kept: Mutex::new(LruCache::new(MAX_KEPT)) }
+        Self { compiler: compiler.unwrap_or_else(default_compiler), kept: Mutex::new(LruCache::new(MAX_KEPT)) }
     }
 
     /// The check of `owner`, whose schema this is.
     pub(crate) fn get(&self, owner: &Arc<T>, schema: &Value) -> Compilation {
         // The owner is kept beside its check, so that nothing else can come to stand at its address.
         let key = Arc::as_ptr(owner).addr();
-        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = || lock(&self.kept);
         if let Some((_, check)) = kept().get(&key) {
             return check.clone();
         }
@@ -128,7 +158,7 @@ impl<T> Validators<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "json-schema"))]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,6 +1,6 @@
 //! What became of each tool that was picked, or would have been.
 
-use crate::provider::Detail;
+use crate::catalog::Detail;
 use crate::ranking::{Candidate, ToolId};
 
 /// What became of one tool. Few tools have one: those that were picked, or would have been but for a limit.
@@ -21,7 +21,6 @@ pub(crate) enum Fate {
     /// It is required, beyond what is brought along.
     OverRequired,
     /// The token budget has no room for it.
-    #[cfg_attr(not(feature = "tokens"), expect(dead_code, reason = "without tokens there is no budget"))]
     OverBudget,
     /// It is the same as this picked tool.
     SameAs(ToolId),

@@ -66,6 +66,13 @@ pub struct StageReport {
     pub status: StageStatus,
 }
 
+impl StageReport {
+    /// Reports the status of a stage.
+    pub fn new(stage: Stage, status: StageStatus) -> Self {
+        Self { stage, status }
+    }
+}
+
 /// What became of a stage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "status", rename_all = "snake_case")]

@@ -84,7 +84,7 @@ thread_local! {
 }
 
 /// What becomes of a word or identifier.
-struct Known {
+pub(crate) struct Known {
     stem: Box<str>,
     /// What stands for the word in place of its stem.
     split: Option<&'static str>,

@@ -62,7 +62,7 @@ impl Field {
 }
 
 /// The texts of a tool by field, as they are indexed; a field may have several.
-pub(crate) fn texts(tool: &Tool) -> Vec<(Field, &str)> {
+pub fn texts(tool: &Tool) -> Vec<(Field, &str)> {
     let mut texts = own_texts(tool);
     if let Some(parameters) = &tool.parameters {
         schema_texts(parameters, &mut texts);
@@ -71,7 +71,7 @@ pub(crate) fn texts(tool: &Tool) -> Vec<(Field, &str)> {
 }
 
 /// Returns what is read of one field, in the same order.
-pub(crate) fn texts_of(tool: &Tool, field: Field) -> impl Iterator<Item = &str> {
+pub fn texts_of(tool: &Tool, field: Field) -> impl Iterator<Item = &str> {
     let all = match field {
         Field::ParameterNames | Field::ParameterDescriptions | Field::EnumValues => texts(tool),
         _ => own_texts(tool).into_iter().map(|(field, text)| (field, beginning(text))).collect(),
@@ -80,7 +80,7 @@ pub(crate) fn texts_of(tool: &Tool, field: Field) -> impl Iterator<Item = &str> 
 }
 
 /// The kinds of values that the tool takes, each once.
-pub(crate) fn taken(tool: &Tool) -> Vec<Taken<'_>> {
+pub fn taken(tool: &Tool) -> Vec<Taken<'_>> {
     let texts: Vec<(Field, &str)> = own_texts(tool).into_iter().map(|(field, text)| (field, beginning(text))).collect();
     values::taken(tool.parameters.as_ref(), &texts)
 }
@@ -134,14 +134,16 @@ fn schema_texts<'a>(schema: &'a Value, texts: &mut Vec<(Field, &'a str)>) {
 /// Tags and parameters dilute the vector (both lowered the benchmarks' mean); tags stand in for a description
 /// that is not there.
 #[derive(Default)]
-pub(crate) struct EmbeddingText {
-    pub(crate) text: String,
+pub struct EmbeddingText {
+    /// The text, one field after the other.
+    pub text: String,
     /// Where each field's part ends, in bytes.
     ends: Vec<(usize, Field)>,
 }
 
 impl EmbeddingText {
-    pub(crate) fn new(tool: &Tool) -> Self {
+    /// Collects the text of a tool that models embed.
+    pub fn new(tool: &Tool) -> Self {
         let mut text = Self::default();
         text.add("", &split_identifier(&tool.name), Field::Name);
         let described = !tool.description.trim().is_empty();

@@ -6,11 +6,13 @@
 
 mod analysis;
 mod document;
+pub mod fold;
+pub mod likeness;
 mod values;
 
 pub use analysis::TermKind;
 pub(crate) use analysis::{AnalyzedTerm, Analyzer, words};
 pub use document::Field;
-pub(crate) use document::{EmbeddingText, taken, texts, texts_of};
+pub use document::{EmbeddingText, taken, texts, texts_of};
 pub use values::ValueKind;
 pub(crate) use values::{Taken, Value, values};

@@ -1,16 +1,13 @@
-//! Deprecated aliases are told wherever they are used, and the log says which names are registered and used.
+//! Deprecated aliases are told wherever they are used, and the log says which names are registered.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::sync::Once;
 
-use picktools::call::Hydrated;
 use picktools::catalog::OperatorAliases;
-use picktools::names::Advertising;
-use picktools::provider::{Arguments, ToolCall, TranslateOptions};
 use picktools::selection::AskedBy;
-use picktools::skills::Skill;
-use picktools::{Access, Catalog, CatalogOptions, Engine, Hydrator, PickOptions, Provider, Selection, translate};
+use picktools::skills::{AllowedTool, Skill};
+use picktools::{Access, Catalog, CatalogOptions, Engine, PickOptions, Selection};
 use serde_json::json;
 
 use crate::support::{engine, pick};
@@ -50,8 +47,13 @@ fn a_deprecated_alias_is_told_wherever_a_pick_uses_it() {
         let told = told(&selection);
         assert!(told.contains(&(alias, "host/terminalRun", used_by)), "{query:?}, {options:?}: {told:?}");
     }
-    let skill = "---\nname: shell\ndescription: Runs a command.\nallowed-tools: old_shell\n---\nDo.";
-    let skill = Skill::parse(skill, "shell/SKILL.md").expect("it is valid");
+    let skill = Skill {
+        name: "shell".to_owned(),
+        description: "Runs a command.".to_owned(),
+        path: "shell/SKILL.md".to_owned(),
+        allowed_tools: vec![AllowedTool { name: "old_shell".to_owned(), scope: None }],
+        body: "Do.".to_owned(),
+    };
     let with_skill = Engine::builder(terminal()).skills(vec![skill]).build().expect("it can be built");
     let selection = pick(&with_skill, "run a command", &PickOptions::default());
     assert_eq!(told(&selection), [("old_shell", "host/terminalRun", AskedBy::Skill)]);
@@ -109,32 +111,4 @@ fn an_alias_is_logged_when_it_is_registered() {
     for (line, expected) in lines.iter().zip(&expected) {
         assert!(line.contains("DEBUG") && line.ends_with(expected), "{line}");
     }
-}
-
-#[test]
-fn the_use_of_an_alias_is_logged_with_the_requested_the_advertised_and_the_canonical_name() {
-    let catalog = terminal();
-    let view = TranslateOptions { advertising: Advertising::PrimaryAlias, ..TranslateOptions::default() };
-    let translation = translate(catalog.tools(), Provider::OpenAiChat, &view).expect("it can be shown");
-    let plain = Hydrator::new(catalog.clone(), &Access::default()).expect("it can be decided on");
-    let shown =
-        Hydrator::new(catalog.clone(), &Access::default()).expect("it can be decided on").translated(&translation);
-    let call = |hydrator: &Hydrator, name: &str| {
-        let call = ToolCall { id: None, name: name.to_owned(), arguments: Arguments::Json(json!({})) };
-        let lines = logged(|| assert!(matches!(hydrator.hydrate(&call), Ok(Hydrated::Ready(_)))));
-        lines.into_iter().map(|line| line.split_once("tool alias used ").map(|(_, fields)| fields.to_owned())).collect()
-    };
-    let tool = "canonical=terminalRun tool=host/terminalRun";
-    let expected: Vec<(Vec<Option<String>>, String)> = vec![
-        (call(&shown, "bash"), format!("requested=bash advertised=bash {tool} deprecated=false")),
-        (call(&shown, "old_shell"), format!("requested=old_shell advertised=bash {tool} deprecated=true")),
-        (call(&plain, "bash"), format!("requested=bash {tool} deprecated=false")),
-    ];
-    for (found, expected) in expected {
-        assert_eq!(found, [Some(expected)]);
-    }
-    assert!(call(&plain, "terminalRun").is_empty(), "that is its own name");
-    let engine = engine(catalog);
-    let lines = logged(|| drop(pick(&engine, "use `bash`", &PickOptions::default())));
-    assert!(lines.iter().any(|line| line.contains("requested=bash canonical=terminalRun")), "{lines:?}");
 }

@@ -4,9 +4,8 @@ use picktools::catalog::FaultKind;
 use picktools::embed::{Embedder as _, Role, StaticEmbedder};
 use picktools::examples::{Example, Examples, MAX_PER_TOOL, Vocabulary};
 use picktools::options::Fusion;
-use picktools::provider::TranslateOptions;
 use picktools::selection::{ExampleOrigin, Stage, StageStatus};
-use picktools::{Catalog, CatalogOptions, Engine, Mode, PickOptions, Provider, Query, Selection, Tool, translate};
+use picktools::{CatalogOptions, Engine, Mode, PickOptions, Query, Selection};
 use proptest::prelude::*;
 
 use crate::support::{KEYWORDS, WORKPLACE, catalog, engine, ids, in_mode, pick, tool, workplace};
@@ -158,25 +157,6 @@ fn what_an_untrusted_source_says_it_served_does_not_count_and_is_told() {
     // What the operator says counts.
     let engine = engine(catalog).learn([("fetch", SERVED)]).expect("it learns");
     assert_eq!(ids(&pick(&engine, REQUEST, &PickOptions::default()))[0], "stranger/fetch");
-}
-
-#[test]
-fn examples_are_part_of_a_tools_form_and_no_model_sees_them() {
-    let entry = format!(
-        "[{{\"name\": \"fetch\", \"description\": \"Fetches\", \"parameters\": {{}}, \"examples\": [{SERVED:?}]}}]"
-    );
-    let catalog = Catalog::from_slice(entry.as_bytes(), "here", None).expect("valid");
-    let read = &catalog.tools()[0];
-    assert_eq!(read.examples, [SERVED]);
-    let form = serde_json::to_string(read).expect("it serialises");
-    assert_eq!(serde_json::from_str::<Tool>(&form).expect("it is read"), **read);
-    for provider in Provider::ALL {
-        let shown = translate(catalog.tools(), provider, &TranslateOptions::default()).expect("it can be shown");
-        assert!(!shown.tools.to_string().contains("gizmo"), "{provider}");
-    }
-    let error = Catalog::from_slice(b"[{\"name\": \"a\", \"parameters\": {}, \"examples\": [7]}]", "here", None)
-        .expect_err("no text");
-    assert!(error.to_string().contains("/examples"), "{error}");
 }
 
 #[test]

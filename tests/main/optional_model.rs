@@ -11,8 +11,7 @@ use picktools::selection::{Stage, StageStatus};
 use picktools::skills::Skill;
 use picktools::{Catalog, Engine, EngineBuilder, Mode, PickOptions, Selection};
 
-use crate::semantic::fake_vector;
-use crate::support::{WORKPLACE, ids, in_mode, pick, workplace};
+use crate::support::{WORKPLACE, fake_vector, ids, in_mode, pick, workplace};
 
 const REQUEST: &str = "book a meeting room";
 /// How long it may take at the very most what has a deadline of a fraction of a second.
@@ -109,8 +108,13 @@ fn what_was_embedded_before_the_deadline_is_kept_so_that_the_next_engine_comes_f
 
 #[test]
 fn skills_and_tools_are_ranked_by_the_same_models() {
-    let text = "---\nname: zebra-room\ndescription: Book a meeting room with a zebra in it\n---\nBook it.\n";
-    let skill = Skill::parse(text, "zebra-room/SKILL.md").expect("it is valid");
+    let skill = Skill {
+        name: "zebra-room".to_owned(),
+        description: "Book a meeting room with a zebra in it".to_owned(),
+        path: "zebra-room/SKILL.md".to_owned(),
+        allowed_tools: Vec::new(),
+        body: "Book it.".to_owned(),
+    };
     for (hangs_on, late) in [(None, false), (Some("zebra"), true)] {
         let slow = Arc::new(Slow { hangs_on, ..Slow::default() });
         let builder = with(workplace(), after(if late { 500 } else { 600_000 }), &slow);

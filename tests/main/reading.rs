@@ -3,12 +3,8 @@
 use std::fs;
 
 use picktools::catalog::{CatalogError, CatalogFault, CatalogFile, FaultKind};
-use picktools::check::{CheckReport, Severity};
-use picktools::provider::TranslateOptions;
-use picktools::{Catalog, CatalogOptions, Provider, translate};
+use picktools::{Catalog, CatalogOptions};
 use serde_json::{Value, json};
-
-use crate::support::workplace;
 
 fn read(text: &str) -> Result<Catalog, CatalogError> {
     Catalog::from_slice(text.as_bytes(), "here", None)
@@ -25,58 +21,9 @@ fn names(catalog: &Catalog) -> Vec<&str> {
     catalog.tools().iter().map(|tool| tool.name.as_str()).collect()
 }
 
-/// The definitions that were written, out of what stands around them.
-fn definitions(tools: &Value) -> Vec<&Value> {
-    let list = tools.pointer("/0/functionDeclarations").unwrap_or(tools).as_array().expect("it is a list");
-    let own = |tool: &&Value| !tool["type"].as_str().is_some_and(|kind| kind.starts_with("tool_search"));
-    list.iter().filter(own).map(|tool| tool.get("function").unwrap_or(tool)).collect()
-}
-
 /// A catalog of two files.
 fn two_files(first: &str, second: &str) -> [CatalogFile; 2] {
     [("one.json", first), ("two.jsonl", second)].map(|(origin, text)| CatalogFile::new(origin, text))
-}
-
-#[test]
-fn what_is_written_for_a_provider_can_be_read_back() {
-    let tools = workplace();
-    for provider in Provider::ALL {
-        let deferred: &[bool] = if provider.has_deferred_loading() { &[false, true] } else { &[false] };
-        for (strict, &deferred) in
-            [false, true].into_iter().flat_map(|strict| deferred.iter().map(move |on| (strict, on)))
-        {
-            let options = TranslateOptions { strict: Some(strict), deferred, ..TranslateOptions::default() };
-            let written = translate(tools.tools(), provider, &options).expect("it can be written");
-            let whole = json!({"model": "m", "tools": written.tools}).to_string();
-            for text in [written.tools.to_string(), whole] {
-                let back = read(&text).unwrap_or_else(|error| panic!("{provider}: {error}"));
-                assert_eq!(back.len(), tools.len(), "{provider}");
-                let shown = definitions(&written.tools);
-                for ((tool, back), shown) in tools.tools().iter().zip(back.tools()).zip(&shown) {
-                    assert_eq!(written.names[&back.name], tool.id, "{provider}");
-                    assert!(back.description.starts_with(&tool.description), "{provider}: {}", back.description);
-                    if let Some(schema) = shown.get("parameters").or(shown.get("input_schema"))
-                        && provider != Provider::Gemini
-                    {
-                        assert_eq!(back.parameters.as_ref(), Some(schema), "{provider}");
-                    }
-                }
-                if !strict {
-                    // What a provider cannot say is gone, and nothing more.
-                    let again = translate(back.tools(), provider, &options).expect("it can be written");
-                    for (again, shown) in definitions(&again.tools).iter().zip(&shown) {
-                        assert_eq!(again, shown, "{provider}");
-                    }
-                }
-                assert_eq!(back.notices().len(), usize::from(deferred), "{provider}: {:?}", back.notices());
-            }
-        }
-    }
-    let written = translate(tools.tools(), Provider::Mcp, &TranslateOptions::default()).expect("it can be written");
-    let back = read(&written.tools.to_string()).expect("it can be read");
-    for (tool, back) in tools.tools().iter().zip(back.tools()) {
-        assert_eq!((&back.annotations, &back.title), (&tool.annotations, &tool.title), "{}", tool.id);
-    }
 }
 
 #[test]
@@ -178,9 +125,6 @@ fn the_providers_own_tools_are_left_out_with_a_notice() {
     let catalog =
         read(&json!([{"functionDeclarations": [], "googleSearch": {}}, kept]).to_string()).expect("it can be read");
     assert_eq!((names(&catalog), catalog.notices().len()), (vec!["kept"], 1));
-    let report = CheckReport::read(json!([own[1], kept]).to_string().as_bytes(), "here", &CatalogOptions::default());
-    let report = report.expect("it can be read");
-    assert_eq!(report.findings[0].code, "provider-tool");
 }
 
 #[test]
@@ -212,10 +156,6 @@ fn several_files_are_one_catalog_and_faults_name_the_file() {
     let found = faults(options.read_files(&files));
     assert!(found[0].starts_with("one.json: entry 2 (\"c\"): `parameters` is missing"), "{found:?}");
     assert!(found[1].starts_with("two.jsonl: entry 1 (\"a\")") && found[1].contains("one.json: entry 1"), "{found:?}");
-    let report = CheckReport::read_files(&files, &options).expect("they can be looked at");
-    let errors = report.findings.iter().filter(|finding| finding.severity == Severity::Error);
-    let places: Vec<String> = errors.map(|finding| finding.position.to_string()).collect();
-    assert_eq!(places, ["one.json: entry 2", "two.jsonl: entry 1"]);
     let error = options.read_files(&two_files("[]", "{")).expect_err("the second is no JSON").to_string();
     assert!(error.starts_with("two.jsonl: line 1"), "{error}");
     assert!(options.read_files(&[]).expect("nothing is wrong with nothing").is_empty());

@@ -13,9 +13,10 @@ use picktools::engine::IndexError;
 use picktools::selection::{Stage, StageStatus};
 use picktools::{Engine, Mode, PickError, PickOptions, Selection};
 
-use crate::support::{KEYWORDS, WORKPLACE, catalog, files, ids, in_mode, pick, public_ids, scored_by, tool, workplace};
-
-const DIMENSIONS: usize = 64;
+use crate::support::{
+    DIMENSIONS, KEYWORDS, WORKPLACE, catalog, fake_vector, files, ids, in_mode, pick, public_ids, scored_by, tool,
+    workplace,
+};
 
 /// What is wrong with a [`Fake`].
 #[derive(Clone, Copy, PartialEq)]
@@ -45,18 +46,6 @@ impl Fake {
     fn documents(&self) -> usize {
         self.documents.load(Ordering::Relaxed)
     }
-}
-
-pub(crate) fn fake_vector(text: &str) -> Vec<f32> {
-    let mut vector = vec![0.01; DIMENSIONS];
-    for word in text.to_lowercase().split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
-        let hash = word
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-        vector[(hash >> 32) as usize % DIMENSIONS] += 1.0;
-    }
-    let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
-    vector.iter().map(|value| value / length).collect()
 }
 
 impl Embedder for Fake {

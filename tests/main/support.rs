@@ -1,95 +1,105 @@
-//! What the modules share: where the fixtures lie, the fixture engine, and short ways to say common things.
+//! Where the fixtures lie, the fixture engine, and short ways to say common things: for the engine's tests and, through
+//! `picktools-testing`, for those of the other crates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
-use picktools::call::{CallError, Hydrated, ValidCall};
 use picktools::scorer::Scorer;
-use picktools::{Access, Catalog, Engine, Hydrator, Mode, PickOptions, Query, Selection, Tool};
+use picktools::{Catalog, Engine, Mode, PickOptions, Query, Selection, Tool};
 
 /// The engine over the fixture catalog, as it is built where nothing else is said.
-pub(crate) static WORKPLACE: LazyLock<Engine> = LazyLock::new(|| engine(workplace()));
+pub static WORKPLACE: LazyLock<Engine> = LazyLock::new(|| engine(workplace()));
 
 /// The same, built for keywords only.
-pub(crate) static KEYWORDS: LazyLock<Engine> =
+pub static KEYWORDS: LazyLock<Engine> =
     LazyLock::new(|| Engine::builder(workplace()).keyword_only().build().expect("keywords need nothing"));
 
-/// A path below the crate.
-pub(crate) fn root(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+/// A path below the workspace, wherever the crate of the tests lies in it.
+pub fn root(path: &str) -> PathBuf {
+    let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let root = folders.into_iter().find(|folder| folder.join("fixtures/catalogs").is_dir());
+    root.expect("the crate is in the workspace").join(path)
 }
 
-pub(crate) fn fixture(path: &str) -> PathBuf {
+/// A path below the fixtures.
+pub fn fixture(path: &str) -> PathBuf {
     root("fixtures").join(path)
 }
 
-pub(crate) fn workplace() -> Catalog {
+/// The fixture catalog.
+pub fn workplace() -> Catalog {
     Catalog::open(fixture("catalogs/workplace")).expect("the fixture catalog is valid")
 }
 
-pub(crate) fn engine(catalog: Catalog) -> Engine {
+/// An engine over a catalog, built where nothing else is said.
+pub fn engine(catalog: Catalog) -> Engine {
     Engine::new(catalog).expect("the static model needs nothing")
 }
 
 /// The engine over the fixture catalog whose tools this scorer ranks.
-pub(crate) fn scored_by(scorer: Arc<dyn Scorer>) -> Engine {
+pub fn scored_by(scorer: Arc<dyn Scorer>) -> Engine {
     Engine::builder(workplace()).scorer(scorer).build().expect("the static model needs nothing")
 }
 
 /// Every file below a folder.
-pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
+pub fn files(folder: &Path) -> Vec<PathBuf> {
     let entries =
         fs::read_dir(folder).expect("the folder can be read").map(|entry| entry.expect("it can be read").path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
 /// A catalog made in memory.
-pub(crate) fn catalog(tools: impl IntoIterator<Item = Tool>) -> Catalog {
+pub fn catalog(tools: impl IntoIterator<Item = Tool>) -> Catalog {
     Catalog::from_tools(tools).expect("the tools are valid")
 }
 
-/// A hydrator for a caller who may run unsafe tools too.
-pub(crate) fn hydrator_of(catalog: Catalog) -> Hydrator {
-    let access = Access { allow_unsafe: true, ..Access::default() };
-    Hydrator::new(catalog, &access).expect("the access names no tool")
-}
-
-/// The call that may be run.
-pub(crate) fn ready(hydrated: Result<Hydrated, CallError>) -> ValidCall {
-    match hydrated {
-        Ok(Hydrated::Ready(call)) => call,
-        other => panic!("it may be run, but is {other:?}"),
-    }
-}
-
 /// A tool of a source, without arguments.
-pub(crate) fn tool(source: &str, name: &str, description: &str) -> Tool {
+pub fn tool(source: &str, name: &str, description: &str) -> Tool {
     let mut tool = Tool::without_arguments(name, description);
     tool.source = Some(source.to_owned());
     tool.id = tool.qualified_name();
     tool
 }
 
-pub(crate) fn in_mode(mode: Mode) -> PickOptions {
+/// Options for picks in a mode.
+pub fn in_mode(mode: Mode) -> PickOptions {
     PickOptions { mode: Some(mode), ..PickOptions::default() }
 }
 
-pub(crate) fn pick(engine: &Engine, query: &str, options: &PickOptions) -> Selection {
+/// A pick from valid options.
+pub fn pick(engine: &Engine, query: &str, options: &PickOptions) -> Selection {
     engine.pick(&Query::new(query), options).expect("the options are valid")
 }
 
 /// The ids of the picks, best first.
-pub(crate) fn ids(selection: &Selection) -> Vec<&str> {
+pub fn ids(selection: &Selection) -> Vec<&str> {
     selection.picks.iter().map(|pick| pick.tool.id.as_str()).collect()
 }
 
 /// The ids of the tools that everybody may see, in registration order.
-pub(crate) fn public_ids(catalog: &Catalog) -> Vec<&str> {
+pub fn public_ids(catalog: &Catalog) -> Vec<&str> {
     let public = catalog.tools().iter().filter(|tool| !tool.is_unsafe() && tool.allowed_roles.is_empty());
     public.map(|tool| tool.id.as_str()).collect()
 }
 
-pub(crate) fn set(items: &[&str]) -> std::collections::BTreeSet<String> {
+/// A set of texts.
+pub fn set(items: &[&str]) -> std::collections::BTreeSet<String> {
     items.iter().map(|&item| item.to_owned()).collect()
+}
+
+/// The dimensions of [`fake_vector`].
+pub const DIMENSIONS: usize = 64;
+
+/// A vector that stands near those of texts with the same words.
+pub fn fake_vector(text: &str) -> Vec<f32> {
+    let mut vector = vec![0.01; DIMENSIONS];
+    for word in text.to_lowercase().split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        let hash = word
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        vector[(hash >> 32) as usize % DIMENSIONS] += 1.0;
+    }
+    let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+    vector.iter().map(|value| value / length).collect()
 }

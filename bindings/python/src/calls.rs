@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use picktools::call::{CallError, Hydrated};
+use picktools::Access;
 use picktools::names::Advertising;
-use picktools::provider::{Arguments, ToolCall, TranslateOptions};
-use picktools::{Access, Hydrator, Provider};
+use picktools_call::Hydrator;
+use picktools_call::{CallError, Hydrated};
+use picktools_provider::Provider;
+use picktools_provider::{Arguments, ToolCall, TranslateOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 use serde::Serialize;
@@ -17,7 +19,7 @@ use crate::{convert, errors};
 
 /// Tools in a provider's format.
 #[pyclass(frozen, module = "picktools")]
-pub(crate) struct Translation(pub(crate) picktools::provider::Translation);
+pub(crate) struct Translation(pub(crate) picktools_provider::Translation);
 
 /// Reads the name of a provider.
 pub(crate) fn provider(given: &Bound<'_, PyAny>) -> PyResult<Provider> {
@@ -32,7 +34,7 @@ pub(crate) fn translated(
     provider: Provider,
     options: &TranslateOptions,
 ) -> PyResult<Translation> {
-    let translated = py.detach(|| picktools::translate(tools, provider, options));
+    let translated = py.detach(|| picktools_provider::translate(tools, provider, options));
     translated.map(Translation).map_err(|error| errors::argument(py, "provider", errors::whole(&error)))
 }
 
@@ -193,7 +195,7 @@ impl Call {
 pub(crate) fn validated(
     catalog: &picktools::Catalog,
     calls: &Bound<'_, PyAny>,
-    translation: Option<&picktools::provider::Translation>,
+    translation: Option<&picktools_provider::Translation>,
     access: &Access,
 ) -> PyResult<Vec<Call>> {
     let py = calls.py();

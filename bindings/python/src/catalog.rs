@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use picktools::catalog::{CatalogError, CatalogFile, Conflicts, OperatorAliases};
-use picktools::check::CheckReport;
-use picktools::import::openapi;
 use picktools::{CatalogOptions, Tool as Definition};
+use picktools_check::CheckReport;
+use picktools_import::openapi;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyMapping, PyString, PyTuple};
@@ -57,6 +57,7 @@ impl Reading<'_, '_> {
             untrusted_sources: untrusted.unwrap_or_default().into_iter().collect(),
             aliases: aliases.transpose()?,
             default_source: self.source.map(|source| convert::string(source, "source")).transpose()?,
+            readers: picktools_import::readers(),
             ..CatalogOptions::default()
         })
     }
@@ -87,7 +88,9 @@ pub(crate) fn definitions(tools: &Bound<'_, PyAny>, argument: &str) -> PyResult<
     if bytes == b"[]" {
         return Ok(Vec::new());
     }
-    let Catalog(catalog) = read(tools.py(), || CatalogOptions::default().read(&bytes, argument))?;
+    let Catalog(catalog) = read(tools.py(), || {
+        CatalogOptions { readers: picktools_import::readers(), ..CatalogOptions::default() }.read(&bytes, argument)
+    })?;
     Ok(catalog.tools().iter().map(|tool| Definition::clone(tool)).collect())
 }
 

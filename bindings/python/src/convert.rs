@@ -147,7 +147,7 @@ pub(crate) fn query(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Query> {
         Err(_) if given.is_none() || given.is_instance_of::<PyInt>() || given.is_instance_of::<PyFloat>() => {
             Err(errors::of_type(given, place, "text, or messages"))
         }
-        Err(_) => Ok(Query::from(&value(given, place)?)),
+        Err(_) => Ok(picktools_provider::query_from_value(&value(given, place)?)),
     }
 }
 

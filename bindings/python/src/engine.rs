@@ -9,8 +9,9 @@ use picktools::engine::UpdateError;
 use picktools::examples::{Example, Examples};
 use picktools::names::NameTable;
 use picktools::sequences::Sequences;
-use picktools::skills::{SkillFolder, ToolMeaning};
+use picktools::skills::ToolMeaning;
 use picktools::{Access, PickOptions};
+use picktools_skills::SkillFolder;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use rayon::prelude::*;
@@ -232,7 +233,8 @@ impl Engine {
         }
         let watch = Arc::new(Watch::default());
         let name = model_name.map(|name| convert::string(name, "model_name")).transpose()?;
-        let mut builder = picktools::Engine::builder(catalog.get().0.clone());
+        let mut builder = picktools::Engine::builder(catalog.get().0.clone())
+            .token_counter(Arc::new(picktools_provider::Definitions));
         let mut is_tuned = false;
         match Given::open(&model, name, &watch)? {
             Given::Static => {}

@@ -17,9 +17,8 @@ mod work;
 use pyo3::prelude::*;
 
 /// A pick allocates much and keeps little, which takes a quarter less time so than with the system's allocator.
-#[cfg(not(target_env = "msvc"))]
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[pymodule]
 mod _native {

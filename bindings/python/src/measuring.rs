@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use picktools::eval::{self, Measure, Qrels, Run, RunEntry};
 use picktools::options::PickError;
+use picktools_eval as eval;
+use picktools_eval::{Measure, Qrels, Run, RunEntry};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Serialize;

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use picktools::embed::{EmbedError, EmbedProgress, Embedder, ModelKind, Role, TunedEmbedder, WordVectors};
+use picktools::embed::{EmbedError, EmbedProgress, Embedder, ModelKind, Role, WordVectors};
+use picktools_tuned::TunedEmbedder;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use picktools::excerpt::marked;
-use picktools_server::{Held, QueuedCall, changes};
+use picktools_gateway::{Held, QueuedCall, changes};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -10,8 +10,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::models::known::{self, STATIC, TUNED};
 use super::{heading, output};
-#[cfg(feature = "fastembed")]
-use picktools::embed::FastEmbedder;
 use picktools::embed::{EmbedError, Embedder};
 use picktools::examples::Examples;
 use picktools::options::{Choice, DEFAULT_RRF_K, Fusion, TellBlocked};
@@ -19,6 +17,8 @@ use picktools::rerank::Reranker;
 use picktools::sequences::Sequences;
 use picktools::skills::Skill;
 use picktools::{Catalog, Engine, EngineBuilder, Mode, PickOptions};
+#[cfg(feature = "onnx")]
+use picktools_onnx::FastEmbedder;
 
 /// Which retrievers rank.
 #[derive(Clone, Copy, ValueEnum)]
@@ -221,25 +221,19 @@ impl ModelArgs {
         }))
     }
 
-    #[cfg(feature = "endpoint")]
     fn endpoint(&self, url: &str, deadline: Option<Instant>) -> anyhow::Result<Opener> {
         let Some(model) = self.model.clone() else {
             anyhow::bail!("--embed-url needs --model NAME: the model to ask that endpoint for");
         };
-        let options = picktools::client::EndpointOptions {
+        let options = picktools_llm::EndpointOptions {
             api_key: api_key()?,
             proxy_from_env: true,
-            ..picktools::client::EndpointOptions::default()
+            ..picktools_llm::EndpointOptions::default()
         };
         let url = url.to_owned();
         Ok(Opener::slow(move || {
-            Ok(Arc::new(picktools::embed::EndpointEmbedder::open_until(&url, &model, &options, deadline)?))
+            Ok(Arc::new(picktools_llm::EndpointEmbedder::open_until(&url, &model, &options, deadline)?))
         }))
-    }
-
-    #[cfg(not(feature = "endpoint"))]
-    fn endpoint(&self, _: &str, _: Option<Instant>) -> anyhow::Result<Opener> {
-        anyhow::bail!("this build asks no embedding endpoints; build with the feature endpoint")
     }
 }
 
@@ -258,18 +252,12 @@ impl FolderArgs {
         std::env::var_os("HF_HOME").map(PathBuf::from).or_else(|| self.models_dir())
     }
 
-    #[cfg(feature = "tuned")]
     fn tuned(self) -> anyhow::Result<Opener> {
         Ok(Opener::slow(move || Ok(known::open_tuned(self.models_dir().as_deref())?)))
     }
 
-    #[cfg(not(feature = "tuned"))]
-    fn tuned(self) -> anyhow::Result<Opener> {
-        tuned_file(TUNED)
-    }
-
     /// Says how a model is opened that fastembed runs, from a folder or by name; one that is not here is fetched.
-    #[cfg(feature = "fastembed")]
+    #[cfg(feature = "onnx")]
     pub(super) fn embedder(self, model: &str) -> anyhow::Result<Opener> {
         let model = model.to_owned();
         Ok(Opener::slow(move || {
@@ -282,43 +270,43 @@ impl FolderArgs {
     }
 
     /// Opens a cross-encoder that fastembed runs, from a folder or by name; one that is not here is fetched.
-    #[cfg(feature = "fastembed")]
+    #[cfg(feature = "onnx")]
     pub(super) fn cross_encoder(&self, model: &str) -> anyhow::Result<Arc<dyn Reranker>> {
         let options = self.onnx_options();
         let reranker = if Path::new(model).is_dir() {
-            picktools::rerank::CrossEncoder::from_folder(model, &options)
+            picktools_onnx::CrossEncoder::from_folder(model, &options)
         } else {
-            picktools::rerank::CrossEncoder::from_name(model, &options)
+            picktools_onnx::CrossEncoder::from_name(model, &options)
         };
         Ok(Arc::new(reranker.map_err(|error| no_such_folder(model, error))?))
     }
 
-    #[cfg(not(feature = "fastembed"))]
+    #[cfg(not(feature = "onnx"))]
     pub(super) fn cross_encoder(&self, model: &str) -> anyhow::Result<Arc<dyn Reranker>> {
-        anyhow::bail!("cannot open the reranker {model:?}: this build has none; build with the feature fastembed")
+        anyhow::bail!("cannot open the reranker {model:?}: this build has none; build with the feature onnx")
     }
 
-    #[cfg(feature = "fastembed")]
-    fn onnx_options(&self) -> picktools::embed::OnnxOptions {
-        picktools::embed::OnnxOptions {
+    #[cfg(feature = "onnx")]
+    fn onnx_options(&self) -> picktools_onnx::OnnxOptions {
+        picktools_onnx::OnnxOptions {
             runtime: self.onnx_runtime.clone().filter(|path| !path.as_os_str().is_empty()),
             models_dir: self.models_dir(),
             show_download_progress: true,
         }
     }
 
-    #[cfg(not(feature = "fastembed"))]
+    #[cfg(not(feature = "onnx"))]
     pub(super) fn embedder(self, model: &str) -> anyhow::Result<Opener> {
         let meant = known::own_name_like(model).map(|own| format!(" (did you mean {own:?}?)")).unwrap_or_default();
         anyhow::bail!(
             "cannot open the model {model:?}{meant}: this build has none but {STATIC} and {TUNED}; build with the \
-             feature fastembed"
+             feature onnx"
         )
     }
 }
 
 /// Says of what no model is called, and must be meant as a folder, that there is no such folder.
-#[cfg(feature = "fastembed")]
+#[cfg(feature = "onnx")]
 fn no_such_folder(model: &str, error: EmbedError) -> EmbedError {
     match error {
         EmbedError::UnknownModel { .. } if model.contains(std::path::is_separator) => {
@@ -340,25 +328,17 @@ fn static_file(path: &str) -> Opener {
     Opener::quick(move || Ok(Arc::new(picktools::embed::StaticEmbedder::from_file(path)?)))
 }
 
-#[cfg(feature = "tuned")]
 fn tuned_file(path: &str) -> anyhow::Result<Opener> {
     let path = path.to_owned();
-    Ok(Opener::slow(move || Ok(Arc::new(picktools::embed::TunedEmbedder::from_file(path)?))))
-}
-
-#[cfg(not(feature = "tuned"))]
-fn tuned_file(model: &str) -> anyhow::Result<Opener> {
-    anyhow::bail!("cannot open the model {model:?}: this build runs no tuned models; build with the feature tuned")
+    Ok(Opener::slow(move || Ok(Arc::new(picktools_tuned::TunedEmbedder::from_file(path)?))))
 }
 
 /// The key of an embedding endpoint. An empty one of our own keeps the other from being sent.
-#[cfg(feature = "endpoint")]
 fn api_key() -> anyhow::Result<Option<String>> {
     first_variable(["PICKTOOLS_EMBED_API_KEY", "OPENAI_API_KEY"].into_iter())
 }
 
 /// The value of the first variable that is set, were it to nothing.
-#[cfg(any(feature = "endpoint", feature = "llm", feature = "redis", feature = "server"))]
 pub(super) fn first_variable(names: impl Iterator<Item = &'static str>) -> anyhow::Result<Option<String>> {
     for name in names {
         match std::env::var(name) {
@@ -390,7 +370,6 @@ impl Opener {
         Self { open: Box::new(open), is_quick: true }
     }
 
-    #[cfg(any(feature = "endpoint", feature = "tuned", feature = "fastembed"))]
     fn slow(open: impl FnOnce() -> Result<Arc<dyn Embedder>, EmbedError> + Send + 'static) -> Self {
         Self { open: Box::new(open), is_quick: false }
     }
@@ -415,7 +394,6 @@ impl Model {
     }
 
     /// Returns it where it ranks beside the static one.
-    #[cfg(feature = "redis")]
     pub(super) fn beside_static(&self) -> Option<Arc<dyn Embedder>> {
         let is_static = |embedder: &Arc<dyn Embedder>| {
             picktools::embed::StaticEmbedder::shared().is_ok_and(|shared| shared.identity() == embedder.identity())
@@ -440,7 +418,8 @@ impl Model {
 }
 
 /// Indexes a catalog, with a progress bar where that takes a while, and warns where the cache is of no use.
-fn build(mut builder: EngineBuilder, is_slow: bool, cache_dir: Option<PathBuf>) -> anyhow::Result<Engine> {
+fn build(builder: EngineBuilder, is_slow: bool, cache_dir: Option<PathBuf>) -> anyhow::Result<Engine> {
+    let mut builder = builder.token_counter(Arc::new(picktools_provider::Definitions));
     let bar = is_slow.then(|| progress_bar("embedding"));
     if let Some(bar) = bar.clone() {
         builder = builder.on_progress(move |done, total| {
@@ -510,13 +489,11 @@ fn user_cache_dir() -> Option<PathBuf> {
 }
 
 /// The folder of caches for what has no option of its own.
-#[cfg(feature = "mcp")]
 pub(super) fn default_cache_dir() -> Option<PathBuf> {
     std::env::var_os("PICKTOOLS_CACHE_DIR").map(PathBuf::from).or_else(user_cache_dir)
 }
 
 /// The folder of what must not be lost, such as approvals: whole, as clients start programs in folders of their own.
-#[cfg(feature = "server")]
 pub(super) fn data_dir() -> anyhow::Result<PathBuf> {
     use anyhow::Context;
     match std::env::var_os("PICKTOOLS_DATA_DIR").filter(|folder| !folder.is_empty()) {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use picktools::provider::{Arguments, ToolCall};
+use picktools_provider::{Arguments, ToolCall};
 
 use super::reading::read_input;
 use super::running::RunningArgs;

@@ -1,8 +1,8 @@
 //! Calls in files: our own form, a provider's answer, or its stream.
 
 use anyhow::bail;
-use picktools::Provider;
-use picktools::provider::{Arguments, CallStream, EventReader, ToolCall};
+use picktools_provider::Provider;
+use picktools_provider::{Arguments, CallStream, EventReader, ToolCall};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -79,7 +79,6 @@ fn answered(bytes: &[u8], provider: Provider) -> anyhow::Result<Vec<ToolCall>> {
 }
 
 /// Tells whose answer it is: the one provider's in whose form there are calls. `None` for calls in our own form.
-#[cfg(feature = "runtime")]
 pub(super) fn provider_of(bytes: &[u8]) -> anyhow::Result<Option<Provider>> {
     if read_own(bytes).iter().any(Result::is_ok) {
         return Ok(None);

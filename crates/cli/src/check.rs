@@ -12,8 +12,8 @@ use super::reading::CatalogArgs;
 use super::{heading, output};
 use picktools::CatalogOptions;
 use picktools::catalog::{Conflicts, Position};
-use picktools::check::{CheckReport, Finding, Severity};
-use picktools::skills::SkillFolder;
+use picktools_check::{CheckReport, Finding, Severity};
+use picktools_skills::SkillFolder;
 
 /// How many findings are shown as text.
 const MAX_FINDINGS: usize = 100;

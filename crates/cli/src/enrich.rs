@@ -14,9 +14,9 @@ use super::llm::{Llm, LlmArgs};
 use super::numbers::whole;
 use super::reading::CatalogArgs;
 use super::{heading, output};
-use picktools::enrich::{DEFAULT_REQUESTS, EnrichError, Enricher, MAX_REQUESTS};
 use picktools::examples::{Example, Examples};
 use picktools::{Tool, disk};
+use picktools_llm::enrich::{DEFAULT_REQUESTS, EnrichError, Enricher, MAX_REQUESTS};
 
 /// How many tools are asked for at once.
 const AT_ONCE: usize = 4;

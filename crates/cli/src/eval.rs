@@ -23,17 +23,15 @@ use super::asking::AskingArgs;
 use super::numbers::{number, positive, whole};
 use super::reading::ReadingArgs;
 use super::report::{Page, PageSet, Side};
-#[cfg(feature = "redis")]
 use super::store_args::StoreArgs;
 use super::{heading, output, signals};
-use picktools::eval::{
+use picktools::rerank::Reranker;
+use picktools::{Catalog, Engine, PickOptions, Query};
+use picktools_eval::{
     Abstention, Calibration, CompareOptions, Comparison, ConfigurationReport, EvalReport, Latency, Measure,
     MeasureKind, PerQuery, Qrels, QuerySet, Run, SetReport, check_writable, compare, evaluate, write_atomically,
 };
-use picktools::rerank::Reranker;
-#[cfg(feature = "redis")]
-use picktools::store::{SharedEngine, SharedOptions};
-use picktools::{Catalog, Engine, PickOptions, Query};
+use picktools_store::{SharedEngine, SharedOptions};
 
 /// The standard measures reach down to this place, so at least as many tools are picked.
 const STANDARD_DEPTH: usize = 10;
@@ -84,7 +82,6 @@ pub(super) struct EvalCommand {
         conflicts_with_all = ["run_out", "signals_out", "abstention", "report", "compare", "rerank",
             "sequences", "examples", "in_use"], help_heading = heading::EVALUATION)]
     poison: Option<Poison>,
-    #[cfg(feature = "redis")]
     #[command(flatten)]
     store: StoreArgs,
     /// Compare with the runs in DIR, by a paired randomisation test.
@@ -216,10 +213,7 @@ impl EvalCommand {
         if let Some(folder) = &self.signals_out {
             signals::write(&folder.join(&set.name), engine, &queries, &subject.options).with_context(context)?;
         }
-        #[cfg(feature = "redis")]
         let shared = self.shared(plan, &engines).with_context(context)?;
-        #[cfg(not(feature = "redis"))]
-        let shared: Vec<std::convert::Infallible> = Vec::new();
         let mut outcomes = Vec::new();
         for (index, Configuration { model, options, .. }) in plan.configurations.iter().enumerate() {
             let mut options = options.clone();
@@ -228,10 +222,7 @@ impl EvalCommand {
                 self.asking.rerank.apply(&mut options);
             }
             let pick = |query: &Query, options: &PickOptions| match shared.get(*model) {
-                #[cfg(feature = "redis")]
                 Some(shared) => shared.pick(query, options),
-                #[cfg(not(feature = "redis"))]
-                Some(never) => match *never {},
                 None => engines[*model].pick(query, options),
             };
             let answers = pick_all(pick, &queries, &options).with_context(context)?;
@@ -259,7 +250,6 @@ impl EvalCommand {
     }
 
     /// Publishes a set, and opens it again by each model; none where no store is named. Every pick then asks the store.
-    #[cfg(feature = "redis")]
     fn shared(&self, plan: &Plan, engines: &[Engine]) -> anyhow::Result<Vec<SharedEngine>> {
         let Some(store) = self.store.store_of_sets()? else { return Ok(Vec::new()) };
         if self.asking.history.reads_files() {
@@ -268,7 +258,7 @@ impl EvalCommand {
         let ([model], [engine]) = (&plan.models[..], engines) else {
             bail!("--store measures one model: leave out --report, or name the static model");
         };
-        picktools::store::publish(engine, &store, &|_, _| {})?;
+        picktools_store::publish(engine, &store, &|_, _| {})?;
         let options = SharedOptions { model: model.beside_static(), whole: 0, ..SharedOptions::default() };
         Ok(vec![SharedEngine::open(store, options)?])
     }

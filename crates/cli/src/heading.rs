@@ -1,7 +1,6 @@
 //! Under which headings the help lists options, in the order in which a pick goes through them.
 
 pub(super) const REQUEST: &str = "Request";
-#[cfg(any(feature = "redis", feature = "server"))]
 pub(super) const STORE: &str = "Shared store";
 pub(super) const CATALOG: &str = "Catalog";
 pub(super) const ACCESS: &str = "Who may see what";
@@ -12,9 +11,7 @@ pub(super) const LANGUAGE_MODEL: &str = "Language model";
 pub(super) const PICKS: &str = "Picks";
 pub(super) const DEFINITIONS: &str = "Definitions for a model";
 pub(super) const CALLS: &str = "Calls";
-#[cfg(feature = "server")]
 pub(super) const GATEWAY: &str = "Gateway";
-#[cfg(feature = "server")]
 pub(super) const AUDIT: &str = "Audit";
 pub(super) const EVALUATION: &str = "Evaluation";
 pub(super) const OUTPUT: &str = "Output";

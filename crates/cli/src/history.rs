@@ -38,7 +38,6 @@ impl HistoryArgs {
     }
 
     /// Returns `true` if there are files of what was asked and called before.
-    #[cfg(feature = "redis")]
     pub(super) fn reads_files(&self) -> bool {
         self.sequences.is_some() || !self.examples.is_empty()
     }

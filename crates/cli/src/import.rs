@@ -1,10 +1,8 @@
 //! `picktools import`: a catalog, as JSON Lines, of what people already have.
 
 mod filter;
-#[cfg(feature = "mcp")]
 mod mcp;
 mod openapi;
-#[cfg(feature = "mcp")]
 mod watch;
 
 use std::process::ExitCode;
@@ -23,7 +21,6 @@ enum What {
     #[command(name = "openapi")]
     OpenApi(openapi::OpenApiCommand),
     /// The tools of MCP servers: those of configuration files, of an address, or of a command after `--`.
-    #[cfg(feature = "mcp")]
     Mcp(mcp::McpCommand),
 }
 
@@ -31,7 +28,6 @@ impl ImportCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.what {
             What::OpenApi(command) => command.run(),
-            #[cfg(feature = "mcp")]
             What::Mcp(command) => command.run(),
         }
     }

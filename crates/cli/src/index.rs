@@ -8,15 +8,13 @@ use clap::Args;
 use serde::Serialize;
 
 use super::args::ModelArgs;
-#[cfg(feature = "redis")]
 use super::args::progress_bar;
 use super::reading::CatalogArgs;
-#[cfg(feature = "redis")]
 use super::store_args::StoreArgs;
 use super::{heading, output};
+use picktools::Engine;
 use picktools::engine::{IndexStats, MemoryPart};
-#[cfg(feature = "redis")]
-use picktools::{Engine, store::Publication};
+use picktools_store::Publication;
 
 #[derive(Args)]
 pub(super) struct IndexCommand {
@@ -27,11 +25,9 @@ pub(super) struct IndexCommand {
     /// Save the index in this folder, in the place of one that is there; then `--index DIR` does wherever `--catalog PATH` does.
     #[arg(long, value_name = "DIR", help_heading = heading::OUTPUT)]
     out: Option<PathBuf>,
-    #[cfg(feature = "redis")]
     #[command(flatten)]
     store: StoreArgs,
     /// Write all of it anew in the store, whatever lies there.
-    #[cfg(feature = "redis")]
     #[arg(long, requires = "store", help_heading = heading::STORE)]
     anew: bool,
     /// Tell more: the model, the cached vectors and the digest of the catalog.
@@ -48,7 +44,6 @@ struct Report {
     #[serde(flatten)]
     stats: IndexStats,
     memory: Vec<MemoryPart>,
-    #[cfg(feature = "redis")]
     #[serde(skip_serializing_if = "Option::is_none")]
     published: Option<Publication>,
 }
@@ -82,19 +77,11 @@ impl IndexCommand {
                 output::note(format!("saved in {:.1?}", started.elapsed()));
             }
         }
-        #[cfg(feature = "redis")]
         let published = self.publish(&engine)?;
         if self.json {
-            return output::json(&Report {
-                version: 1,
-                stats,
-                memory,
-                #[cfg(feature = "redis")]
-                published,
-            });
+            return output::json(&Report { version: 1, stats, memory, published });
         }
         output::answer(format!("{} tools of {} sources, {} terms", stats.tools, stats.sources, stats.terms))?;
-        #[cfg(feature = "redis")]
         if let Some(published) = published {
             output::answer(told(&published))?;
         }
@@ -118,7 +105,6 @@ impl IndexCommand {
     }
 
     /// Publishes what was indexed, where a store is named.
-    #[cfg(feature = "redis")]
     fn publish(&self, engine: &Engine) -> anyhow::Result<Option<Publication>> {
         let Some(store) = self.store.catalog_store()? else { return Ok(None) };
         let bar = progress_bar("publishing");
@@ -127,8 +113,8 @@ impl IndexCommand {
             bar.set_position(done as u64);
         };
         let published = match self.anew {
-            true => picktools::store::publish_anew(engine, &store, &progress),
-            false => picktools::store::publish(engine, &store, &progress),
+            true => picktools_store::publish_anew(engine, &store, &progress),
+            false => picktools_store::publish(engine, &store, &progress),
         };
         bar.finish_and_clear();
         Ok(Some(published?))
@@ -136,7 +122,6 @@ impl IndexCommand {
 }
 
 /// What became of a publication, for people.
-#[cfg(feature = "redis")]
 fn told(published: &Publication) -> String {
     let Publication { version, written, removed, anew, took_ms, .. } = published;
     let changed = match (anew, written, removed) {

@@ -9,9 +9,10 @@ use super::reading::{ReadingArgs, read_input};
 use super::{heading, output};
 use picktools::examples::{Examples, Vocabulary};
 use picktools::excerpt;
-use picktools::learn::{self, Served};
 use picktools::names::{NameTable, Resolution};
 use picktools::{Catalog, disk};
+use picktools_learn as learn;
+use picktools_learn::Served;
 
 #[derive(Args)]
 pub(super) struct LearnCommand {

@@ -7,7 +7,9 @@ use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use picktools::catalog::CatalogFile;
-use picktools::import::mcp::{self, Configuration, KeptTools, Limits, Listing, Server, Surroundings};
+use picktools_import::mcp;
+use picktools_import::mcp::{Configuration, Server, Surroundings};
+use picktools_mcp::{KeptTools, Limits, Listing};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -126,7 +128,7 @@ impl LiveArgs {
             }
             _ => {}
         }
-        match mcp::list(server, &|name| std::env::var_os(name), &self.limits()).await {
+        match picktools_mcp::list(server, &|name| std::env::var_os(name), &self.limits()).await {
             Ok(Listing { tools, incomplete: None, .. }) => {
                 if let Some(cache) = cache {
                     cache.put(server, &tools);

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::heading;
 use super::numbers::whole;
-use picktools::Provider;
+use picktools_provider::Provider;
 
 #[derive(Args)]
 #[command(next_help_heading = heading::LANGUAGE_MODEL)]
@@ -33,9 +33,8 @@ pub(super) struct LlmArgs {
 }
 
 /// A language model that can be asked.
-#[cfg(feature = "llm")]
 pub(super) struct Llm {
-    pub(super) client: picktools::client::ProviderClient,
+    pub(super) client: picktools_llm::ProviderClient,
     pub(super) model: String,
     pub(super) extra: Map<String, Value>,
     pub(super) timeout: std::time::Duration,
@@ -47,27 +46,19 @@ impl LlmArgs {
     }
 
     /// Makes a client of the model that is named; `does` is what it is needed for.
-    #[cfg(feature = "llm")]
     pub(super) fn open(&self, does: &str) -> anyhow::Result<Llm> {
         use std::time::Duration;
 
         let (url, model, extra) = self.named(does)?;
-        let options = picktools::client::EndpointOptions {
+        let options = picktools_llm::EndpointOptions {
             api_key: api_key(self.llm_provider)?,
             // Who asks says how long.
             timeout: Duration::from_secs(3600),
             proxy_from_env: true,
         };
-        let client = picktools::client::ProviderClient::new(self.llm_provider, url, &options)?;
+        let client = picktools_llm::ProviderClient::new(self.llm_provider, url, &options)?;
         let timeout = Duration::from_millis(self.llm_timeout_ms);
         Ok(Llm { client, model: model.to_owned(), extra, timeout })
-    }
-
-    /// Refuses, after it has read the arguments.
-    #[cfg(not(feature = "llm"))]
-    pub(super) fn open(&self, does: &str) -> anyhow::Result<std::convert::Infallible> {
-        self.named(does)?;
-        bail!("this build asks no language models; build with the feature llm")
     }
 
     fn named(&self, does: &str) -> anyhow::Result<(&str, &str, Map<String, Value>)> {
@@ -88,7 +79,6 @@ impl LlmArgs {
 }
 
 /// The key of a language model. An empty one of our own keeps the provider's from being sent.
-#[cfg(feature = "llm")]
 fn api_key(provider: Provider) -> anyhow::Result<Option<String>> {
     let of_provider = match provider {
         Provider::OpenAiChat => Some("OPENAI_API_KEY"),

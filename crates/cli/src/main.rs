@@ -3,31 +3,24 @@
 //! Answers go to standard output, everything else to standard error. Exit codes: 0 done, 1 answered "no",
 //! 2 usage or input error; with `--json` an error is an answer too: `{"error": {"message": …, "causes": […]}}`.
 
-#[cfg(feature = "server")]
 mod approve;
 mod args;
 mod asking;
-#[cfg(feature = "runtime")]
 mod call;
 mod calls;
 mod check;
 mod completions;
-#[cfg(feature = "llm")]
 mod enrich;
 mod eval;
 mod heading;
 mod history;
 mod import;
 mod index;
-#[cfg(feature = "server")]
 mod init;
-#[cfg(any(feature = "mcp", feature = "runtime"))]
 mod interruption;
 mod learn;
-#[cfg(feature = "mcp")]
 mod live;
 mod llm;
-#[cfg(feature = "server")]
 mod mcp;
 mod models;
 mod numbers;
@@ -35,25 +28,17 @@ mod origin;
 mod output;
 mod pick;
 mod reading;
-#[cfg(feature = "server")]
 mod replay;
 mod report;
 mod rerank;
-mod resolve;
-#[cfg(feature = "runtime")]
+pub mod resolve;
 mod run;
-#[cfg(feature = "runtime")]
 mod runners;
-#[cfg(feature = "runtime")]
 mod running;
-#[cfg(feature = "mcp")]
 mod servers;
-#[cfg(feature = "server")]
 mod serve;
 mod signals;
-#[cfg(feature = "redis")]
 mod store;
-#[cfg(any(feature = "redis", feature = "server"))]
 mod store_args;
 #[cfg(feature = "otel")]
 mod telemetry;
@@ -70,17 +55,12 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
-/// A gateway runs for weeks, and what its sessions held is to go back to the system when they end.
-#[cfg(all(feature = "server", not(target_env = "msvc")))]
+/// A gateway runs for weeks: memory of ended sessions goes back to the system.
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Makes what gateways run on, with a thread by which memory goes back to the system while nobody asks for any; a command that ends at
-/// once needs none. Where the system knows no such threads it goes back a little later.
-#[cfg(feature = "server")]
+/// Makes the runtime of a gateway.
 fn gateway_runtime() -> io::Result<tokio::runtime::Runtime> {
-    #[cfg(not(target_env = "msvc"))]
-    let _: Result<(), _> = tikv_jemalloc_ctl::background_thread::write(true);
     tokio::runtime::Builder::new_multi_thread().enable_all().build()
 }
 
@@ -116,31 +96,24 @@ enum Command {
     /// Hold calls of a model to the tools that they mean: one result per call.
     Validate(validate::ValidateCommand),
     /// Run a tool: resolved, checked, confirmed, and told while it runs.
-    #[cfg(feature = "runtime")]
     Call(call::CallCommand),
     /// Run all calls of a model's answer.
-    #[cfg(feature = "runtime")]
     Run(run::RunCommand),
     /// Look for what is wrong with a catalog: schemas, names and aliases, and texts written to deceive a model.
     Check(check::CheckCommand),
     /// Serve one client as one MCP server before many: on standard input and output, it shows the few tools that a request
     /// needs.
-    #[cfg(feature = "server")]
     Mcp(mcp::McpCommand),
     /// Serve many clients as one MCP server before many, over HTTP.
-    #[cfg(feature = "server")]
     Serve(serve::ServeCommand),
     /// Show the definitions of MCP servers that wait for approval, with what changed, and approve them.
-    #[cfg(feature = "server")]
     Approve(approve::ApproveCommand),
     /// Tell whether the audit of a gateway is whole, and run its selections again: with what they were made with, or with
     /// another catalog, model or policy.
-    #[cfg(feature = "server")]
     Replay(replay::ReplayCommand),
     /// Make a catalog, as JSON Lines, of what people already have: OpenAPI documents, MCP servers.
     Import(import::ImportCommand),
     /// Put picktools in front of the MCP servers that clients on this machine are configured with.
-    #[cfg(feature = "server")]
     Init(init::InitCommand),
     /// Measure ranking quality and latency on queries with known answers.
     Eval(eval::EvalCommand),
@@ -148,10 +121,8 @@ enum Command {
     /// and a tool.
     Learn(learn::LearnCommand),
     /// Ask a language model for sample requests of each tool, once a tool, and keep them in a file of examples.
-    #[cfg(feature = "llm")]
     Enrich(enrich::EnrichCommand),
     /// Look after a catalog in a store that several share.
-    #[cfg(feature = "redis")]
     Store(store::StoreCommand),
     /// List the embedding models that --model takes, and fetch them.
     Models(models::ModelsCommand),
@@ -182,28 +153,19 @@ fn main() -> ExitCode {
         Command::Resolve(command) => command.run(),
         Command::Translate(command) => command.run().map(done),
         Command::Validate(command) => command.run(),
-        #[cfg(feature = "runtime")]
         Command::Call(command) => command.run(),
-        #[cfg(feature = "runtime")]
         Command::Run(command) => command.run(),
-        #[cfg(feature = "server")]
         Command::Mcp(command) => command.run(),
-        #[cfg(feature = "server")]
         Command::Serve(command) => command.run(),
-        #[cfg(feature = "server")]
         Command::Approve(command) => command.run(),
-        #[cfg(feature = "server")]
         Command::Replay(command) => command.run(),
         Command::Check(command) => command.run(),
         Command::Index(command) => command.run().map(done),
         Command::Import(command) => command.run(),
-        #[cfg(feature = "server")]
         Command::Init(command) => command.run(),
         Command::Eval(command) => command.run().map(done),
         Command::Learn(command) => command.run().map(done),
-        #[cfg(feature = "llm")]
         Command::Enrich(command) => command.run(),
-        #[cfg(feature = "redis")]
         Command::Store(command) => command.run(),
         Command::Models(command) => command.run().map(done),
         Command::Completions(command) => command.run(Cli::command()).map(done),

@@ -8,13 +8,12 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use clap::Args;
 use picktools::Catalog;
-use picktools::import::mcp::Configuration;
-#[cfg(feature = "redis")]
-use picktools::store::{RedisStore, SharedCatalog, StoreError};
-#[cfg(feature = "redis")]
-use picktools_server::Fault;
-use picktools_server::settings::{AuditSettings, Mode, ProviderSettings, ProxySettings, Role, Share, Unsafe};
-use picktools_server::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings, Store};
+use picktools_audit::AuditSettings;
+use picktools_gateway::settings::{Mode, ProviderSettings, ProxySettings, Role, Share, Unsafe};
+use picktools_gateway::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings};
+use picktools_import::mcp::Configuration;
+use picktools_state::{Fault, Store};
+use picktools_store::{RedisStore, SharedCatalog, StoreError};
 
 use crate::interruption::interrupted;
 use crate::reading::{self, ReadingArgs};
@@ -54,7 +53,6 @@ pub(super) struct GatewayArgs {
     #[command(flatten)]
     store: StoreArgs,
     /// The catalog in the store.
-    #[cfg(feature = "redis")]
     #[arg(skip)]
     published: Box<std::cell::RefCell<Published>>,
     /// Record what is decided in this folder, which no other gateway writes (docs/audit.md); nothing is picked or run while
@@ -69,7 +67,6 @@ pub(super) struct GatewayArgs {
 }
 
 /// A catalog in a store, as far as it is known.
-#[cfg(feature = "redis")]
 #[derive(Default)]
 struct Published {
     /// Where it is looked for, on connections that are kept.
@@ -82,7 +79,6 @@ struct Published {
     fails: bool,
 }
 
-#[cfg(feature = "redis")]
 impl Published {
     /// Takes over what was published last.
     fn follow(&mut self, args: &StoreArgs) -> anyhow::Result<()> {
@@ -186,7 +182,7 @@ impl GatewayArgs {
         }
         if let Some(what) = &self.marked_unsafe {
             let role: &mut Role =
-                settings.roles.entry(picktools_server::settings::DEFAULT_ROLE.to_owned()).or_default();
+                settings.roles.entry(picktools_gateway::settings::DEFAULT_ROLE.to_owned()).or_default();
             role.marked_unsafe = match what.as_str() {
                 "deny" => Unsafe::Deny,
                 "allow" => Unsafe::Allow,
@@ -217,7 +213,6 @@ impl GatewayArgs {
         })?;
         let state = state_folder(self.state_dir.as_deref())?;
         let store = self.store.open()?.map(|store| store.remembers(&state));
-        #[cfg(feature = "redis")]
         {
             self.published.borrow_mut().gateways.clone_from(&store);
         }
@@ -274,7 +269,6 @@ impl GatewayArgs {
         if let Some(files) = &self.catalog {
             return files.open().map(Some);
         }
-        #[cfg(feature = "redis")]
         {
             let mut published = self.published.borrow_mut();
             if published.catalog.is_none() {
@@ -282,13 +276,10 @@ impl GatewayArgs {
             }
             Ok(published.catalog.as_ref().map(|shared| shared.catalog().clone()))
         }
-        #[cfg(not(feature = "redis"))]
-        Ok(None)
     }
 
     /// Takes over what was published in the store; returns which snapshot the gateway's own tools are of. What is wrong with the store
     /// is told when it begins.
-    #[cfg(feature = "redis")]
     fn follow_store(&self) -> Option<u64> {
         if self.catalog.is_some() {
             return None;
@@ -309,20 +300,9 @@ impl GatewayArgs {
         published.catalog.as_ref().map(|shared| shared.snapshot().version)
     }
 
-    #[cfg(not(feature = "redis"))]
-    fn follow_store(&self) -> Option<u64> {
-        None
-    }
-
     /// Whether the store can be asked at every look.
-    #[cfg(feature = "redis")]
     fn store_answers(&self) -> bool {
         !self.published.borrow().fails
-    }
-
-    #[cfg(not(feature = "redis"))]
-    fn store_answers(&self) -> bool {
-        true
     }
 }
 

@@ -2,17 +2,14 @@
 
 use clap::{Args, Subcommand};
 use comfy_table::{CellAlignment, Table, presets};
-#[cfg(feature = "tuned")]
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-#[cfg(feature = "tuned")]
 use self::known::Pulled;
 use self::known::{KnownModel, Place, STATIC, TUNED};
 use super::args::FolderArgs;
 use super::output;
 
-#[cfg(feature = "tuned")]
 mod fetch;
 pub(super) mod known;
 
@@ -82,7 +79,6 @@ fn table(models: &[KnownModel]) -> String {
     for model in models {
         let place = match &model.place {
             Place::InProgram => "in the program".to_owned(),
-            #[cfg(any(feature = "tuned", feature = "fastembed"))]
             Place::OnDisk { path } => path.display().to_string(),
             Place::NotHere { remedy } => format!("not here: {remedy}"),
         };
@@ -119,7 +115,6 @@ impl PullCommand {
         output::answer(text)
     }
 
-    #[cfg(feature = "tuned")]
     fn pull_tuned(&self) -> anyhow::Result<String> {
         let bar = bytes_bar();
         let progress = |done: u64, total: Option<u64>| {
@@ -134,11 +129,6 @@ impl PullCommand {
             Pulled::Fetched(path) => format!("{TUNED} is now here: {}", path.display()),
         })
     }
-
-    #[cfg(not(feature = "tuned"))]
-    fn pull_tuned(&self) -> anyhow::Result<String> {
-        anyhow::bail!("this build runs no tuned models; build with the feature tuned")
-    }
 }
 
 fn in_program(name: &str) -> String {
@@ -146,7 +136,6 @@ fn in_program(name: &str) -> String {
 }
 
 /// A progress bar in bytes that shows itself only on a terminal.
-#[cfg(feature = "tuned")]
 fn bytes_bar() -> ProgressBar {
     let bar = ProgressBar::new(0).with_message("fetching");
     match ProgressStyle::with_template("{msg} {wide_bar} {bytes}/{total_bytes} ({eta})") {

@@ -69,8 +69,7 @@ pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
 }
 
 /// Writes what a tool gave: its texts as they are, other fields by name; or its error, with what to do.
-#[cfg(feature = "runtime")]
-pub(super) fn result(result: &picktools::runtime::ToolResult) -> anyhow::Result<()> {
+pub(super) fn result(result: &picktools_runtime::ToolResult) -> anyhow::Result<()> {
     for (name, value) in &result.fields {
         match value.as_str() {
             Some(text) => answer(text.strip_suffix('\n').unwrap_or(text))?,

@@ -14,7 +14,6 @@ use super::args::{Beside, TellBlockedArg};
 use super::asking::AskingArgs;
 use super::numbers::{number, whole};
 use super::reading::{ReadingArgs, read_input};
-#[cfg(feature = "redis")]
 use super::store_args::StoreArgs;
 use super::translate::{ViewArgs, definitions};
 use super::{heading, output};
@@ -22,16 +21,17 @@ use picktools::access::IneligibleReason;
 use picktools::excerpt::{self, MAX_LISTED, marked};
 use picktools::names::{NameTable, tools_section};
 use picktools::options::{Fusion, TokenBudget};
-use picktools::provider::{TranslateOptions, Translation};
 use picktools::selection::{
     AskedBy, BlockedMatch, CalledOften, CalledTogether, Definition, DropReason, ExampleEvidence, Field, IneligibleTool,
     NothingFits, PriorEvidence, Provenance, RerankEvidence, RerankReport, SkillPick, TermEvidence, TokenReport,
     WordEvidence,
 };
-use picktools::skills::{Skill, SkillFolder, SkillReport, ToolMeaning, skills_section};
-#[cfg(feature = "redis")]
-use picktools::store::{RedisStore, SharedEngine, SharedOptions};
-use picktools::{Access, Catalog, Pick, PickOptions, Provider, Query, Selection, Tool, translate};
+use picktools::skills::{Skill, SkillReport, ToolMeaning, skills_section};
+use picktools::{Access, Catalog, Pick, PickOptions, Query, Selection, Tool};
+use picktools_provider::{Provider, translate};
+use picktools_provider::{TranslateOptions, Translation};
+use picktools_skills::SkillFolder;
+use picktools_store::{RedisStore, SharedEngine, SharedOptions};
 
 /// What a pick has at least, whatever came before it took: words and the static model need a few milliseconds.
 const LEAST_TIME: Duration = Duration::from_millis(50);
@@ -53,12 +53,10 @@ pub(super) struct PickCommand {
     /// The catalog: a file of tools, an OpenAPI document, a configuration of MCP servers, `-` for standard input, a folder of such, or the
     /// folder of an index; may be repeated.
     #[arg(long, visible_alias = "index", value_name = "PATH", help_heading = heading::CATALOG)]
-    #[cfg_attr(feature = "redis", arg(required_unless_present = "store", conflicts_with = "store"))]
-    #[cfg_attr(not(feature = "redis"), arg(required = true))]
+    #[arg(required_unless_present = "store", conflicts_with = "store")]
     catalog: Vec<PathBuf>,
     #[command(flatten)]
     reading: ReadingArgs,
-    #[cfg(feature = "redis")]
     #[command(flatten)]
     store: StoreArgs,
     /// Folder of skills (SKILL.md): those that the request needs are picked too, with their tools.
@@ -157,7 +155,6 @@ impl PickCommand {
             output::warn(format!("only the first {} bytes of the request are read", query.text().len()));
         }
         let reranker = self.asking.rerank.open(self.asking.ranking.folders(), deadline)?;
-        #[cfg(feature = "redis")]
         if let Some(store) = self.store.catalog_store()? {
             let is_reranked = reranker.is_some();
             return self.pick_shared(store, &query, deadline, is_reranked);
@@ -196,7 +193,6 @@ impl PickCommand {
     }
 
     /// Picks from a catalog in a store.
-    #[cfg(feature = "redis")]
     fn pick_shared(
         &self,
         store: RedisStore,
@@ -220,7 +216,10 @@ impl PickCommand {
         }
         let model = self.asking.ranking.open_model()?.beside_static();
         // One request needs no more than its candidates.
-        let engine = SharedEngine::open(store, SharedOptions { model, keep: 0, whole: 0 })?;
+        let engine = SharedEngine::open(
+            store,
+            SharedOptions { model, keep: 0, whole: 0, token_counter: Some(Arc::new(picktools_provider::Definitions)) },
+        )?;
         let asked = self.options(deadline)?;
         let selection = engine.pick(query, &asked.options)?;
         self.warn(&selection);
@@ -246,7 +245,8 @@ impl PickCommand {
         let view = if asked { self.view.options()? } else { TranslateOptions::default() };
         if let Some(tokens) = self.picks.token_budget {
             let provider = self.provider.unwrap_or(Provider::OpenAiChat);
-            options.token_budget = Some(TokenBudget { tokens, provider, view: view.clone() });
+            options.token_budget =
+                Some(TokenBudget { tokens, provider: provider.name().to_owned(), view: view.clone() });
         }
         self.asking.history.apply(&mut options);
         self.asking.sources.clone().apply(&mut options);
@@ -289,7 +289,7 @@ impl PickCommand {
             bail!("the request in {} is not valid UTF-8; save it as UTF-8", path.display());
         };
         match serde_json::from_str::<Value>(&text) {
-            Ok(value) => Ok(Query::from(&value)),
+            Ok(value) => Ok(picktools_provider::query_from_value(&value)),
             Err(_) => Ok(Query::new(text)),
         }
     }

@@ -8,14 +8,13 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-#[cfg(feature = "mcp")]
 use super::live::{self, LiveArgs};
 use super::origin::Origin;
 use super::{heading, output};
 use picktools::catalog::{CatalogFile, Conflicts, OperatorAliases};
-#[cfg(all(feature = "mcp", feature = "runtime"))]
-use picktools::import::mcp::{Limits, Server};
 use picktools::{Catalog, CatalogOptions};
+use picktools_import::mcp::Server;
+use picktools_mcp::Limits;
 
 /// A catalog and how it is read.
 #[derive(Args)]
@@ -48,11 +47,9 @@ pub(super) struct ReadingArgs {
     /// Let aliases that untrusted sources claim count, but for those of the ecosystem.
     #[arg(long)]
     allow_claimed_aliases: bool,
-    #[cfg(feature = "mcp")]
     #[command(flatten)]
     live: LiveArgs,
     /// The servers that were asked, each with what it sent.
-    #[cfg(all(feature = "mcp", feature = "runtime"))]
     #[arg(skip)]
     asked: std::cell::RefCell<Vec<(Server, CatalogFile)>>,
 }
@@ -100,11 +97,9 @@ impl CatalogArgs {
 
 impl ReadingArgs {
     /// The options by which files are read, for who has none of these.
-    #[cfg(any(feature = "redis", feature = "server"))]
     pub(super) const NAMES: &str = "--aliases, --conflicts, --untrusted-source and --allow-claimed-aliases";
 
     /// Whether anything is said of how files are read.
-    #[cfg(any(feature = "redis", feature = "server"))]
     pub(super) fn says_something(&self) -> bool {
         self.note() != ReadingNote::default()
     }
@@ -167,9 +162,7 @@ impl ReadingArgs {
             conflicts,
             untrusted_sources,
             allow_claimed_aliases,
-            #[cfg(feature = "mcp")]
             live: self.live.clone(),
-            #[cfg(all(feature = "mcp", feature = "runtime"))]
             asked: std::cell::RefCell::default(),
         }
     }
@@ -189,13 +182,11 @@ impl ReadingArgs {
     }
 
     /// The servers that were asked when the catalog was read, each with what it sent.
-    #[cfg(all(feature = "mcp", feature = "runtime"))]
     pub(super) fn asked(&self) -> Vec<(Server, CatalogFile)> {
         self.asked.borrow().clone()
     }
 
     /// How long an MCP server may take.
-    #[cfg(all(feature = "mcp", feature = "runtime"))]
     pub(super) fn server_limits(&self) -> Limits {
         self.live.limits()
     }
@@ -212,8 +203,7 @@ impl ReadingArgs {
                 CatalogFile::open(path)?
             };
             for file in opened {
-                match file.mcp_configuration() {
-                    #[cfg(feature = "mcp")]
+                match picktools_import::mcp::configuration_text(&file) {
                     Some(text) => files.extend(self.live(path, text)?),
                     _ => files.push(file),
                 }
@@ -223,7 +213,6 @@ impl ReadingArgs {
     }
 
     /// Asks the servers of a configuration; what is missing is said.
-    #[cfg(feature = "mcp")]
     fn live(&self, path: &Path, text: &str) -> anyhow::Result<Vec<CatalogFile>> {
         let answers = self.live.tools(&live::configuration(path, text)?)?;
         if answers.files.is_empty() {
@@ -231,7 +220,6 @@ impl ReadingArgs {
             bail!("no MCP server of {} gave tools{reasons}", path.display());
         }
         output::warnings(answers.missing, "; `picktools import mcp` lists them all");
-        #[cfg(feature = "runtime")]
         self.asked.borrow_mut().extend(answers.servers.into_iter().zip(answers.files.iter().cloned()));
         Ok(answers.files)
     }
@@ -254,6 +242,7 @@ impl ReadingArgs {
             untrusted_sources: self.untrusted_sources.iter().cloned().collect(),
             allow_claimed_aliases: self.allow_claimed_aliases,
             aliases,
+            readers: picktools_import::readers(),
             ..CatalogOptions::default()
         })
     }

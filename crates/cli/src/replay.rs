@@ -10,8 +10,8 @@ use anyhow::Context;
 use clap::Args;
 use comfy_table::{Table, presets};
 use picktools::disk;
-use picktools_server::Settings;
-use picktools_server::audit::{self, Verified};
+use picktools_audit::{self as audit, Verified};
+use picktools_gateway::Settings;
 use serde::Serialize;
 
 use self::again::{Again, Counts, Difference};

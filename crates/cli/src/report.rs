@@ -13,7 +13,7 @@ mod tables;
 use std::time::Duration;
 
 use askama::Template;
-use picktools::eval::{ConfigurationReport, Measure, PerQuery, Qrels, QuerySet, Run};
+use picktools_eval::{ConfigurationReport, Measure, PerQuery, Qrels, QuerySet, Run};
 
 use self::requests::Differences;
 use self::sections::SetCounts;

@@ -10,7 +10,6 @@ use clap::{Args, ValueEnum};
 
 use super::args::FolderArgs;
 use super::heading;
-#[cfg(feature = "llm")]
 use super::llm::Llm;
 use super::llm::LlmArgs;
 use picktools::rerank::{Rerank, RerankError, RerankFuture, Reranker};
@@ -91,16 +90,10 @@ impl RerankArgs {
         }
     }
 
-    #[cfg(feature = "llm")]
     fn llm(&self) -> anyhow::Result<Arc<dyn Reranker>> {
         let Llm { client, model, extra, timeout } = self.llm.open("reranks")?;
-        let reranker = picktools::rerank::LlmReranker::new(client, &model)?.extra(extra).timeout(timeout);
+        let reranker = picktools_llm::LlmReranker::new(client, &model)?.extra(extra).timeout(timeout);
         Ok(Arc::new(picktools::rerank::CircuitBreaker::new(reranker)))
-    }
-
-    #[cfg(not(feature = "llm"))]
-    fn llm(&self) -> anyhow::Result<Arc<dyn Reranker>> {
-        match self.llm.open("reranks")? {}
     }
 }
 

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use picktools::Provider;
-use picktools::provider::ToolCall;
-use picktools::runtime::Executed;
+use picktools_provider::Provider;
+use picktools_provider::ToolCall;
+use picktools_runtime::Executed;
 
 use super::calls::{Unreadable, provider_of, read_calls};
 use super::reading::read_input;

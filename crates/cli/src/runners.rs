@@ -1,20 +1,16 @@
 //! What runs the tools of a catalog: operations of HTTP interfaces are called, and MCP servers asked to run theirs.
 
-#[cfg(feature = "mcp")]
 use std::collections::HashMap;
 use std::sync::Arc;
 
-#[cfg(feature = "mcp")]
 use anyhow::Context;
 use picktools::Catalog;
-use picktools::runtime::{HttpClient, HttpOptions, HttpTool, RunnableTool};
-#[cfg(feature = "mcp")]
-use picktools::{
-    CatalogOptions, Tool,
-    catalog::{CatalogFile, Conflicts},
-    import::mcp::{Limits, Server},
-    runtime::{McpServer, McpTool},
-};
+use picktools::catalog::{CatalogFile, Conflicts};
+use picktools::{CatalogOptions, Tool};
+use picktools_import::mcp::Server;
+use picktools_mcp::Limits;
+use picktools_runtime::{HttpClient, HttpOptions, HttpTool, RunnableTool};
+use picktools_runtime::{McpServer, McpTool};
 
 use super::reading::ReadingArgs;
 
@@ -27,10 +23,7 @@ type Runner = (String, Arc<dyn RunnableTool>);
 /// What runs the tools of a catalog that was opened so. Nothing is started or called yet.
 pub(super) fn runners(reading: &ReadingArgs, catalog: &Catalog) -> anyhow::Result<Vec<Runner>> {
     let mut runners = operations(catalog);
-    #[cfg(feature = "mcp")]
     runners.extend(of_servers(reading.asked(), reading.server_limits(), catalog)?);
-    #[cfg(not(feature = "mcp"))]
-    let _no_servers = reading;
     Ok(runners)
 }
 
@@ -52,7 +45,6 @@ fn operations(catalog: &Catalog) -> Vec<Runner> {
 
 /// Those tools that are in the catalog as a server sent them: others may have its name, and would have what they
 /// describe run by it.
-#[cfg(feature = "mcp")]
 fn of_servers(asked: Vec<(Server, CatalogFile)>, limits: Limits, catalog: &Catalog) -> anyhow::Result<Vec<Runner>> {
     let mut runners = Vec::new();
     let mut ways = HashMap::new();
@@ -75,7 +67,6 @@ fn of_servers(asked: Vec<(Server, CatalogFile)>, limits: Limits, catalog: &Catal
 }
 
 /// Whether two definitions promise the same, whatever this catalog's options say of trust and aliases.
-#[cfg(feature = "mcp")]
 fn is_same(found: &Tool, sent: &Tool) -> bool {
     let promised = |tool: &Tool| {
         (
@@ -89,9 +80,9 @@ fn is_same(found: &Tool, sent: &Tool) -> bool {
     promised(found) == promised(sent)
 }
 
-#[cfg(all(test, feature = "mcp"))]
+#[cfg(test)]
 mod tests {
-    use picktools::import::mcp::Way;
+    use picktools_import::mcp::Way;
     use serde_json::{Value, json};
 
     use super::*;

@@ -9,12 +9,13 @@ use anyhow::Context;
 use clap::Args;
 #[cfg(unix)]
 use clap::ValueEnum;
-use picktools::call::PendingCall;
 use picktools::excerpt::marked;
-use picktools::provider::ToolCall;
+use picktools_call::PendingCall;
+use picktools_provider::ToolCall;
+use picktools_runtime::{Confirm, Decision, DecisionFuture, Event, EventKind, Executed, ToolManager, Topic};
+use picktools_shell::Read;
 #[cfg(unix)]
-use picktools::runtime::{Bash, BashOptions, Sandbox};
-use picktools::runtime::{Confirm, Decision, DecisionFuture, Event, EventKind, Executed, Read, ToolManager, Topic};
+use picktools_shell::{Bash, BashOptions, Sandbox};
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 

@@ -6,8 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
-use picktools_server::settings::Share;
-use picktools_server::{Gateway, Http, new_key};
+use picktools_gateway::Gateway;
+use picktools_gateway::settings::Share;
+use picktools_http::{Http, serve};
+use picktools_state::keys::new_key;
 use serde_json::json;
 
 use crate::interruption::interrupted;
@@ -88,7 +90,7 @@ impl ServeCommand {
         runtime.block_on(async {
             let gateway = Gateway::open(options)?;
             let served = async {
-                let mut serving = gateway.serve_http(&http).await?;
+                let mut serving = serve(&gateway, &http).await?;
                 output::note(format!("serving {scheme}://{}/mcp", serving.address()));
                 for (name, base) in models {
                     output::note(format!(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use picktools::import::mcp::{Configuration, Server, Way};
+use picktools_import::mcp::{Configuration, Server, Way};
 
 use crate::{heading, live, reading};
 
@@ -31,13 +31,11 @@ pub(super) struct ServerArgs {
 
 impl ServerArgs {
     /// The files that name them.
-    #[cfg(feature = "server")]
     pub(super) fn files(&self) -> &[PathBuf] {
         &self.config
     }
 
     /// Returns `true` if something names servers.
-    #[cfg(feature = "server")]
     pub(super) fn are_named(&self) -> bool {
         !self.config.is_empty() || self.url.is_some() || !self.command.is_empty()
     }

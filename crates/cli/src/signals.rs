@@ -9,8 +9,8 @@ use anyhow::Context;
 
 use super::args::progress_bar;
 use picktools::engine::Retriever;
-use picktools::eval::{QuerySet, write_atomically};
 use picktools::{Engine, PickOptions};
+use picktools_eval::{QuerySet, write_atomically};
 
 /// What the file of what a retriever says of sources is called after the retriever.
 const SOURCES: &str = "-sources";

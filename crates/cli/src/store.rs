@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use indicatif::HumanDuration;
-use picktools::store::{self, SnapshotStatus, StoreStatus};
+use picktools_store as store;
+use picktools_store::{SnapshotStatus, StoreStatus};
 use serde::Serialize;
 
 use super::args::progress_bar;

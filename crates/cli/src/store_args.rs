@@ -2,10 +2,8 @@
 
 use anyhow::bail;
 use clap::Args;
-#[cfg(feature = "redis")]
-use picktools::store::{RedisOptions, RedisStore};
-#[cfg(feature = "server")]
-use picktools_server::Store;
+use picktools_state::Store;
+use picktools_store::{RedisOptions, RedisStore};
 
 use crate::args::first_variable;
 use crate::heading;
@@ -30,32 +28,27 @@ pub(super) struct StoreArgs {
 
 impl StoreArgs {
     /// The store of a catalog, where one is named.
-    #[cfg(feature = "redis")]
     pub(super) fn catalog_store(&self) -> anyhow::Result<Option<RedisStore>> {
         self.store_of(self.tenant()?)
     }
 
     /// Where sets are published to be measured: in a part of the store that nothing else is in.
-    #[cfg(feature = "redis")]
     pub(super) fn store_of_sets(&self) -> anyhow::Result<Option<RedisStore>> {
         self.store_of(format!("{}-eval", self.tenant()?))
     }
 
-    #[cfg(feature = "redis")]
     fn store_of(&self, tenant: String) -> anyhow::Result<Option<RedisStore>> {
         let Some(address) = self.address()? else { return Ok(None) };
         Ok(Some(RedisStore::new(RedisOptions { tenant, ..RedisOptions::new(address) })?))
     }
 
     /// The store of what gateways keep, where one is named.
-    #[cfg(feature = "server")]
     pub(super) fn open(&self) -> anyhow::Result<Option<Store>> {
         let Some(address) = self.address()? else { return Ok(None) };
         Ok(Some(Store::open(&address, &self.tenant()?)?))
     }
 
     /// Whether a store is named.
-    #[cfg(feature = "server")]
     pub(super) fn is_named(&self) -> bool {
         self.store.is_some()
     }

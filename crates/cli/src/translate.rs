@@ -11,8 +11,9 @@ use serde::Serialize;
 use super::reading::{CatalogArgs, read_input};
 use super::{heading, output};
 use picktools::names::Advertising;
-use picktools::provider::{Change, TranslateOptions, Translation};
-use picktools::{Catalog, Provider, Selection, translate};
+use picktools::{Catalog, Selection};
+use picktools_provider::{Change, TranslateOptions, Translation};
+use picktools_provider::{Provider, translate};
 
 #[derive(Args)]
 pub(super) struct TranslateCommand {
@@ -177,19 +178,12 @@ impl TranslateCommand {
     }
 }
 
-#[cfg(feature = "tokens")]
 fn count(translation: &Translation) -> Option<Tokens> {
-    use picktools::provider::Tokenizer;
+    use picktools_provider::Tokenizer;
     Some(Tokens {
         o200k_base: translation.tokens(Tokenizer::O200k),
         cl100k_base: translation.tokens(Tokenizer::Cl100k),
     })
-}
-
-/// This build has no tokenizers.
-#[cfg(not(feature = "tokens"))]
-fn count(_: &Translation) -> Option<Tokens> {
-    None
 }
 
 fn table(costs: &[Cost]) -> String {

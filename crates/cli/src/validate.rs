@@ -10,20 +10,20 @@ use serde_json::Value;
 
 use super::asking::AccessArgs;
 use super::calls::{Unreadable, read_calls};
-#[cfg(feature = "llm")]
 use super::llm::Llm;
 use super::llm::LlmArgs;
 use super::numbers::whole;
 use super::reading::{CatalogArgs, read_input};
 use super::translate::ViewArgs;
 use super::{heading, output};
-#[cfg(feature = "llm")]
-use picktools::call::LlmRepairer;
-use picktools::call::{CallError, Hydrated, MAX_ARGUMENT_BYTES, Repair, ValidCall};
+use picktools::Tool;
 use picktools::catalog::NoSchemaMode;
 use picktools::names::ResolvedVia;
-use picktools::provider::{CallResult, ToolCall};
-use picktools::{Hydrator, Provider, Tool, translate};
+use picktools_call::Hydrator;
+use picktools_call::{CallError, Hydrated, MAX_ARGUMENT_BYTES, Repair, ValidCall};
+use picktools_llm::LlmRepairer;
+use picktools_provider::{CallResult, ToolCall};
+use picktools_provider::{Provider, translate};
 
 #[derive(Args)]
 pub(super) struct ValidateCommand {
@@ -150,13 +150,11 @@ impl ValidateCommand {
 }
 
 /// What mends the arguments of calls.
-#[cfg(feature = "llm")]
 struct Repairing {
     repairer: LlmRepairer,
     runtime: tokio::runtime::Runtime,
 }
 
-#[cfg(feature = "llm")]
 impl Repairing {
     fn new(llm: &LlmArgs) -> anyhow::Result<Self> {
         let Llm { client, model, extra, timeout } = llm.open("repairs calls")?;
@@ -167,21 +165,6 @@ impl Repairing {
 
     fn hydrate(&self, hydrator: &Hydrator, call: &ToolCall) -> Result<Hydrated, CallError> {
         self.runtime.block_on(hydrator.hydrate_with(call, &self.repairer))
-    }
-}
-
-/// This build asks no language models.
-#[cfg(not(feature = "llm"))]
-struct Repairing(std::convert::Infallible);
-
-#[cfg(not(feature = "llm"))]
-impl Repairing {
-    fn new(llm: &LlmArgs) -> anyhow::Result<Self> {
-        llm.open("repairs calls").map(Self)
-    }
-
-    fn hydrate(&self, _: &Hydrator, _: &ToolCall) -> Result<Hydrated, CallError> {
-        match self.0 {}
     }
 }
 

@@ -1,4 +1,4 @@
-"""Reference reader of static.bin: nothing but the rules of models/static/README.md (numpy and the standard library). The Rust port must
+"""Reference reader of static.bin: nothing but the rules of crates/models/static/README.md (numpy and the standard library). The Rust port must
 agree with it.
 
 python static_ref.py static.bin reference.json    checks what the training wrote

@@ -3,7 +3,7 @@
 
     python split.py [LEAST]          print the table; words nearer than LEAST (0.3) stay together
 
-The words are those of the static model (models/static). Words of one Snowball stem that differ by a regular ending only
+The words are those of the static model (crates/models/static). Words of one Snowball stem that differ by a regular ending only
 (-s, -es, -ed, -ing) are one family, whose vector is the mean direction of its words. Families are joined from the
 nearest on, by the mean cosine between them, down to LEAST (average linkage, after Xu and Croft 1998, who cut the classes
 of stemmers by what stands together in a corpus). The group that has the stem itself as a word keeps it, or else the
@@ -54,7 +54,7 @@ def groups(of_stem, words, unit, least):
 
 
 def main(least):
-    model = Static(os.path.join(HERE, "..", "..", "static", "model.bin"))
+    model = Static(os.path.join(HERE, "..", "..", "..", "crates", "models", "static", "model.bin"))
     stem = snowballstemmer.stemmer("english").stemWord
     classes = collections.defaultdict(list)
     for word in model.pieces:

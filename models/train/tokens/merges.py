@@ -1,4 +1,4 @@
-"""Makes models/tokens/*.bin of the vocabularies that OpenAI publishes: python3 merges.py NAME.tiktoken NAME.bin
+"""Makes crates/models/tokens/*.bin of the vocabularies that OpenAI publishes: python3 merges.py NAME.tiktoken NAME.bin
 
 A vocabulary lists its tokens, each with its rank. A text is cut by merging, again and again, the two neighbours that make
 the token of least rank; so of each token it is enough to know which two make it, and those are what the last merge of its

@@ -1,4 +1,4 @@
-"""The encoder as one ONNX file with int8 weights and its vocabulary: what `src/embed/tuned.rs` reads.
+"""The encoder as one ONNX file with int8 weights and its vocabulary: what `crates/tuned/src/embedder.rs` reads.
 
 Input `input_ids`, int32, 1 x n, [CLS] and [SEP] included; output `vector`, float32, 384 numbers of unit length. Weights have
 one scale a column (a row for the embeddings) and no zero point; activations are quantised as they come (one scale a tensor).

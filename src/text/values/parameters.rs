@@ -15,7 +15,7 @@ const MAX_WORDS: usize = 12;
 
 /// A kind of value that a tool takes, or speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Taken<'a> {
+pub struct Taken<'a> {
     pub(crate) kind: ValueKind,
     /// Where the tool says so: with the name of a parameter, or in its name or description.
     pub(crate) field: Field,

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::super::args::progress_bar;
 use super::super::output;
-use picktools::eval::{Qrels, QuerySet, Run, RunEntry};
 use picktools::options::Fusion;
 use picktools::{Engine, PickError, PickOptions, Query, Selection};
+use picktools_eval::{Qrels, QuerySet, Run, RunEntry};
 
 /// What an engine answered to the queries of a set.
 pub(super) struct Answers {

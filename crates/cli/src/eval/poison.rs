@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use super::super::args::{Model, progress_bar};
 use super::tables::align;
-use picktools::eval::{EvalQuery, Measure, Qrels, QuerySet, SplitMix64};
 use picktools::options::UNTRUSTED_MAX_PER_SOURCE;
 use picktools::{Catalog, PickOptions, Selection, Tool};
+use picktools_eval::{EvalQuery, Measure, Qrels, QuerySet, SplitMix64};
 
 /// How many requests of a set are asked.
 const REQUESTS: usize = 200;

@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use picktools::eval::{Comparison, ConfigurationReport, EvalReport, Latency, Measure};
+use picktools_eval::{Comparison, ConfigurationReport, EvalReport, Latency, Measure};
 
 /// What was measured on each set.
 pub(super) fn table(report: &EvalReport) -> String {

@@ -106,6 +106,7 @@ impl OpenApiCommand {
             // Names that are alike within one document are no fault of the others.
             conflicts: Conflicts::Warn,
             default_source: self.source.clone(),
+            readers: picktools_import::readers(),
             ..CatalogOptions::default()
         };
         let catalog = options.read_files(&files).map_err(|error| match error {

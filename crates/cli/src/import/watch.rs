@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use picktools::import::mcp::{Connection, Handshake, Limits, Listing, Server, ToolChanges};
+use picktools_import::mcp::Server;
+use picktools_mcp::{Connection, Handshake, Limits, Listing, ToolChanges};
 use serde_json::Value;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::JoinSet;

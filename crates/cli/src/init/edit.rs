@@ -9,7 +9,8 @@ use std::path::Path;
 use anyhow::{anyhow, bail, ensure};
 use jsonc_parser::ast::{Object, ObjectProp, Value as Node};
 use jsonc_parser::{CollectOptions, ParseOptions};
-use picktools::import::mcp::{self, McpConfigError, Surroundings};
+use picktools_import::mcp;
+use picktools_import::mcp::{McpConfigError, Surroundings};
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -9,6 +9,8 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use picktools_net::{Download, FetchError, FetchErrorKind};
+use reqwest::redirect::Policy;
 use sha2::{Digest, Sha256};
 
 use picktools::disk::Staged;
@@ -145,61 +147,39 @@ fn take(
     file.place(wanted.to.file_name().unwrap_or_default()).map_err(|error| unwritable(error.source))
 }
 
-#[cfg(feature = "endpoint")]
 fn open_url(url: &str, limits: &Limits) -> Result<Source, Failure> {
-    const REDIRECTS: u32 = 5;
+    const REDIRECTS: usize = 5;
     const CONNECT: Duration = Duration::from_secs(10);
-    let uri: ureq::http::Uri =
+    let url: reqwest::Url =
         url.parse().map_err(|_| Failure::new("this is no URL", "write it like https://host/path/model.onnx"))?;
-    let is_local = matches!(uri.host(), Some("localhost" | "127.0.0.1" | "[::1]"));
-    let config = ureq::Agent::config_builder()
-        .timeout_connect(Some(CONNECT))
-        .timeout_global(Some(limits.time))
-        .max_redirects(REDIRECTS)
-        .http_status_as_error(false)
-        .proxy((!is_local).then(ureq::Proxy::try_from_env).flatten())
-        .user_agent(concat!("picktools/", env!("CARGO_PKG_VERSION")));
-    let response = config.build().new_agent().get(uri).call();
-    let response = response
-        .map_err(|error| Failure::new(reason(&error, limits.time), format!("check the network, or {CHECK_SOURCE}")))?;
-    if !response.status().is_success() {
-        return Err(Failure::new(format!("the server answered {}", response.status()), CHECK_SOURCE));
+    let is_local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+    let failed = |reason: String| Failure::new(reason, format!("check the network, or {CHECK_SOURCE}"));
+    let builder = picktools_net::client_builder().map_err(failed)?;
+    let builder = builder.connect_timeout(CONNECT).timeout(limits.time).redirect(Policy::limited(REDIRECTS));
+    let builder = if is_local { builder.no_proxy() } else { builder };
+    let client = builder.build().map_err(|error| failed(format!("cannot make an HTTP client: {error}")))?;
+    let download = Download::start(client.get(url)).map_err(|error| failed(reason(&error, limits.time)))?;
+    if !download.status.is_success() {
+        return Err(Failure::new(format!("the server answered {}", download.status), CHECK_SOURCE));
     }
-    let body = response.into_body();
-    let length = body.content_length();
-    Ok(Source { content: Box::new(body.into_reader()), length })
+    let length = download.length;
+    Ok(Source { content: Box::new(download), length })
 }
 
 /// Says why there is no answer, or not all of it.
-#[cfg(feature = "endpoint")]
-fn reason(error: &ureq::Error, time: Duration) -> String {
-    use ureq::Timeout;
-
-    match error {
-        ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve) => "no connection in time".to_owned(),
-        ureq::Error::Timeout(_) => format!("no whole answer within {time:?}"),
-        ureq::Error::Io(error) => format!("the connection failed: {error}"),
-        other => format!("the request failed: {other}"),
+fn reason(error: &FetchError, time: Duration) -> String {
+    match error.kind {
+        FetchErrorKind::ConnectTimeout => "no connection in time".to_owned(),
+        FetchErrorKind::Timeout => format!("no whole answer within {time:?}"),
+        FetchErrorKind::Connection => format!("the connection failed: {error}"),
+        _ => format!("the request failed: {error}"),
     }
 }
 
-#[cfg(not(feature = "endpoint"))]
-fn open_url(_: &str, _: &Limits) -> Result<Source, Failure> {
-    Err(Failure::new(
-        "this build fetches nothing from URLs",
-        "name a file with --from, or build with the feature endpoint",
-    ))
-}
-
 /// Says why reading failed.
-#[cfg(feature = "endpoint")]
 fn why(error: std::io::Error, limits: &Limits) -> String {
-    reason(&ureq::Error::from(error), limits.time)
-}
-
-#[cfg(not(feature = "endpoint"))]
-fn why(error: std::io::Error, _: &Limits) -> String {
-    error.to_string()
+    let fetch_error = error.get_ref().and_then(|error| error.downcast_ref::<FetchError>());
+    fetch_error.map_or_else(|| error.to_string(), |error| reason(error, limits.time))
 }
 
 /// The source for people: a URL without user, password, query and fragment, a path as it is.

@@ -1,22 +1,17 @@
 //! The models that have a name: what they are, where they are, and how they get here.
 
-#[cfg(feature = "tuned")]
 use std::fs;
 use std::path::Path;
-#[cfg(any(feature = "tuned", feature = "fastembed"))]
 use std::path::PathBuf;
-#[cfg(feature = "tuned")]
 use std::time::Duration;
 
 use serde::Serialize;
 
-#[cfg(feature = "tuned")]
 use super::fetch::{self, Limits, Wanted};
-#[cfg(feature = "tuned")]
-use picktools::embed::TunedEmbedder;
 use picktools::embed::{EmbedError, Embedder, StaticEmbedder};
-#[cfg(feature = "fastembed")]
-use picktools::embed::{FastEmbedder, HubModel};
+#[cfg(feature = "onnx")]
+use picktools_onnx::{FastEmbedder, HubModel};
+use picktools_tuned::TunedEmbedder;
 
 /// The table of token vectors inside the program.
 pub(in super::super) const STATIC: &str = "static";
@@ -24,7 +19,6 @@ pub(in super::super) const STATIC: &str = "static";
 pub(in super::super) const TUNED: &str = "tuned";
 
 /// The tuned model has 24 MB.
-#[cfg(feature = "tuned")]
 const LIMITS: Limits = Limits { bytes: 32_000_000, time: Duration::from_secs(15 * 60) };
 
 /// A model that can be named.
@@ -47,17 +41,11 @@ pub(in super::super) struct KnownModel {
 #[serde(tag = "place", rename_all = "snake_case")]
 pub(in super::super) enum Place {
     InProgram,
-    #[cfg(any(feature = "tuned", feature = "fastembed"))]
-    OnDisk {
-        path: PathBuf,
-    },
-    NotHere {
-        remedy: String,
-    },
+    OnDisk { path: PathBuf },
+    NotHere { remedy: String },
 }
 
 /// What came of pulling a model.
-#[cfg(feature = "tuned")]
 #[derive(Debug, PartialEq, Eq)]
 pub(in super::super) enum Pulled {
     InProgram,
@@ -80,26 +68,24 @@ pub(in super::super) fn models(models: Option<&Path>, hub: Option<&Path>) -> Res
     Ok([own, tuned(models)].into_iter().chain(of_fastembed(hub)).collect())
 }
 
-#[cfg(feature = "fastembed")]
+#[cfg(feature = "onnx")]
 fn of_fastembed(hub: Option<&Path>) -> Vec<KnownModel> {
     FastEmbedder::known_models(hub).into_iter().map(of_hub).collect()
 }
 
-#[cfg(feature = "fastembed")]
+#[cfg(feature = "onnx")]
 fn of_hub(HubModel { name, repository, description, dimensions, fetched, .. }: HubModel) -> KnownModel {
     let sizes = fetched.iter().filter_map(|file| std::fs::metadata(file).ok()).map(|metadata| metadata.len());
     let bytes = (!fetched.is_empty()).then(|| sizes.sum());
     let place = match fetched.into_iter().next() {
         Some(path) => Place::OnDisk { path },
-        None if cfg!(feature = "fastembed-download") => {
-            Place::NotHere { remedy: format!("picktools models pull {name}") }
-        }
-        None => Place::NotHere { remedy: "build with the feature fastembed-download".to_owned() },
+        None if cfg!(feature = "onnx-download") => Place::NotHere { remedy: format!("picktools models pull {name}") },
+        None => Place::NotHere { remedy: "build with the feature onnx-download".to_owned() },
     };
     KnownModel { name, dimensions, bytes, licence: None, description: format!("{description} ({repository})"), place }
 }
 
-#[cfg(not(feature = "fastembed"))]
+#[cfg(not(feature = "onnx"))]
 fn of_fastembed(_: Option<&Path>) -> Vec<KnownModel> {
     Vec::new()
 }
@@ -116,7 +102,6 @@ fn tuned(models: Option<&Path>) -> KnownModel {
     }
 }
 
-#[cfg(feature = "tuned")]
 fn tuned_place(models: Option<&Path>) -> (Option<u64>, Place) {
     if let Some(bytes) = TunedEmbedder::built_in_size() {
         return (Some(bytes), Place::InProgram);
@@ -127,13 +112,7 @@ fn tuned_place(models: Option<&Path>) -> (Option<u64>, Place) {
     }
 }
 
-#[cfg(not(feature = "tuned"))]
-fn tuned_place(_: Option<&Path>) -> (Option<u64>, Place) {
-    (None, Place::NotHere { remedy: "build with the feature tuned".to_owned() })
-}
-
 /// Opens the tuned model: that of the program, else the one that was pulled.
-#[cfg(feature = "tuned")]
 pub(in super::super) fn open_tuned(models: Option<&Path>) -> Result<std::sync::Arc<TunedEmbedder>, EmbedError> {
     if let Some(model) = TunedEmbedder::shared() {
         return model;
@@ -153,7 +132,6 @@ pub(in super::super) fn open_tuned(models: Option<&Path>) -> Result<std::sync::A
 /// Gets the tuned model where the program was built without it.
 ///
 /// `from` is a URL or a file; without one the release of this version is asked, where the package tells of any.
-#[cfg(feature = "tuned")]
 pub(in super::super) fn pull_tuned(
     models: Option<&Path>,
     from: Option<&str>,
@@ -170,7 +148,6 @@ pub(in super::super) fn pull_tuned(
 }
 
 /// Fetches a file unless it is there, sound.
-#[cfg(feature = "tuned")]
 fn pull_file(
     wanted: &Wanted<'_>,
     from: Option<&str>,
@@ -185,27 +162,24 @@ fn pull_file(
     Ok(Pulled::Fetched(wanted.to.to_owned()))
 }
 
-#[cfg(feature = "tuned")]
 fn failed(reason: &str, remedy: &str) -> EmbedError {
     EmbedError::Download { name: TUNED.to_owned(), reason: reason.to_owned(), remedy: remedy.to_owned() }
 }
 
 /// Where a pulled model is kept; the name tells versions apart.
-#[cfg(feature = "tuned")]
 fn tuned_file(models: &Path) -> PathBuf {
     let digest = TunedEmbedder::sha256();
     models.join(format!("{TUNED}-{}.onnx", digest.get(..16).unwrap_or(digest)))
 }
 
 /// Where the release of a version has the model.
-#[cfg(feature = "tuned")]
 fn release(repository: &str, version: &str) -> Option<String> {
     let repository = repository.trim_end_matches('/');
     (!repository.is_empty()).then(|| format!("{repository}/releases/download/v{version}/tuned.onnx"))
 }
 
 /// Completes what is said of an unknown name by our own models, which may be meant.
-#[cfg(feature = "fastembed")]
+#[cfg(feature = "onnx")]
 pub(in super::super) fn with_own_names(error: EmbedError) -> EmbedError {
     let EmbedError::UnknownModel { name, suggestion, mut known } = error else { return error };
     known.splice(0..0, [STATIC, TUNED].map(str::to_owned));
@@ -218,7 +192,7 @@ pub(in super::super) fn own_name_like(name: &str) -> Option<&'static str> {
     [STATIC, TUNED].into_iter().find(|own| strsim::jaro_winkler(own, &name.to_lowercase()) > 0.8)
 }
 
-#[cfg(all(test, feature = "tuned"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -7,8 +7,8 @@ use std::path::Path;
 use picktools::excerpt::marked;
 use picktools::names::{NameTable, Resolution};
 use picktools::{Access, Catalog, Engine, Mode, PickOptions, Selection};
-use picktools_server::Settings;
-use picktools_server::audit::{self, PolicyRecord, Read, Record, SelectionRecord};
+use picktools_audit::{self as audit, PolicyRecord, Read, Record, SelectionRecord};
+use picktools_gateway::Settings;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -28,7 +28,7 @@ const MAX_WARNINGS: usize = 20;
 
 /// How many selections came out how.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     /// Those that were run again.
     replayed: u64,
     /// Byte for byte the same.

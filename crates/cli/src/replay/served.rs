@@ -3,8 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use picktools::Query;
-use picktools::eval::Qrels;
-use picktools_server::audit::{Read, Record};
+use picktools_audit::{Read, Record};
+use picktools_eval::Qrels;
 use serde_json::{Value, json};
 
 /// Within which time after a request a call is made for it, in milliseconds.
@@ -177,7 +177,7 @@ impl ServedRequest {
 
 #[cfg(test)]
 mod tests {
-    use picktools::eval::QuerySet;
+    use picktools_eval::QuerySet;
 
     use super::*;
 
@@ -190,7 +190,11 @@ mod tests {
         ]});
         let talk = json!([say("user", "Weather in Nice?"), call, say("user", "hm"), say("user", "and in\nTurin?")]);
         let only_called = json!([say("user", " "), call, say("user", "go on")]);
-        for query in [Query::new("a\tb\n\u{0}c"), Query::from(&talk), Query::from(&only_called)] {
+        for query in [
+            Query::new("a\tb\n\u{0}c"),
+            picktools_provider::query_from_value(&talk),
+            picktools_provider::query_from_value(&only_called),
+        ] {
             let request =
                 ServedRequest { record: 7, at_ms: 0, query: query.clone(), picks: Vec::new(), called: Vec::new() };
             let text = lines(std::iter::once(request.line())).expect("JSON");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::tables::{Cell, Content, Drawn, Table, cut};
 use super::{MEASURE, Page, PageSet, Side, charts};
-use picktools::eval::{
+use picktools_eval::{
     CompareOptions, Judgments, QueryDifference, RunEntry, TIE, compare, differences as query_differences,
 };
 

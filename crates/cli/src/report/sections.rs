@@ -2,7 +2,7 @@
 
 use super::tables::{Cell, Drawn, Table};
 use super::{MEASURE, Page, charts};
-use picktools::eval::{Calibration, ConfigurationReport, Latency, Measure, SetReport, cumulative, shares};
+use picktools_eval::{Calibration, ConfigurationReport, Latency, Measure, SetReport, cumulative, shares};
 
 /// How many points a curve has at most.
 const CURVE_POINTS: usize = 240;

@@ -1,6 +1,6 @@
 //! `--token-budget`: definitions that fit.
 
-use picktools::provider::Tokenizer;
+use picktools_provider::Tokenizer;
 use serde_json::Value;
 
 use crate::cli::{WORKPLACE, answer, json};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::cli::{WORKPLACE, picktools, stderr, stdout};
-use crate::server::{Asked, Reply, Server};
+use picktools_testing::server::{Asked, Reply, Server};
 use serde_json::{Value, json};
 
 const KEY: &str = "sk-secret-0123456789";

@@ -6,8 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::cli::{WORKPLACE, answer, json, picktools, refusal, stderr, stdout};
-#[cfg(feature = "llm")]
-use crate::server::{Reply, Server};
+use picktools_testing::server::{Reply, Server};
 
 const LOG: &str = "the gizmo of Bob Smith is bust\tcreate_ticket\nThe gizmo of Ann is bust!\thelpdesk/create_ticket\n\
     mail it to Ann\tno_such_tool\nfree \"the new one\" for Lou at 12:30?\tbook_meeting_room\n\
@@ -71,7 +70,6 @@ fn names_that_no_tool_has_are_told_and_bad_files_refused_by_place() {
     assert!(refusal(&["learn", text(&log)]).contains("line 1: it has no tab"));
 }
 
-#[cfg(feature = "llm")]
 #[test]
 fn a_language_model_writes_requests_once_a_tool_and_a_person_may_edit_them() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -114,7 +112,6 @@ fn a_language_model_writes_requests_once_a_tool_and_a_person_may_edit_them() {
     assert_eq!((third.len(), server.asked().len(), &third[1]["request"]), (3, 2, &json!("my gizmo is bust again")));
 }
 
-#[cfg(feature = "llm")]
 #[test]
 fn a_model_that_gives_nothing_usable_leaves_the_file_as_it_is() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::cli::{picktools, refusal, stderr, stdout};
-use crate::server::{Reply, Server};
+use picktools_testing::server::{Reply, Server};
 use serde_json::{Value, json};
 
 const TERMINAL: &str = "fixtures/catalogs/terminal";

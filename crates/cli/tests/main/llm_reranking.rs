@@ -1,7 +1,7 @@
 //! `--rerank llm`: the language model is a server of these tests, which answers as OpenAI does.
 
 use crate::cli::{WORKPLACE, picktools, refusal, stderr, stdout};
-use crate::server::{Asked, Reply, Server, scores, told};
+use picktools_testing::server::{Asked, Reply, Server, scores, told};
 use serde_json::{Value, json};
 
 const KEY: &str = "sk-secret-0123456789";

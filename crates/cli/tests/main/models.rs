@@ -53,13 +53,13 @@ fn a_name_is_needed_and_a_wrong_one_is_told() {
     assert!(message.contains("--from is for the model tuned"), "{message}");
 }
 
-#[cfg(feature = "fastembed")]
+#[cfg(feature = "onnx")]
 #[test]
 fn models_of_fastembed_are_listed_and_near_names_suggested() {
     let model = listed("BGESmallENV15");
     assert_eq!((&model["dimensions"], &model["place"]), (&384.into(), &"not_here".into()), "{model}");
     assert!(model["description"].as_str().is_some_and(|text| text.contains("Xenova/bge-small-en-v1.5")), "{model}");
-    let remedy = if cfg!(feature = "fastembed-download") { "models pull BGESmallENV15" } else { "fastembed-download" };
+    let remedy = if cfg!(feature = "onnx-download") { "models pull BGESmallENV15" } else { "onnx-download" };
     assert!(model["remedy"].as_str().is_some_and(|text| text.contains(remedy)), "{model}");
     let message = refusal(&["models", "pull", "BGESmalENV15"]);
     assert!(
@@ -69,7 +69,7 @@ fn models_of_fastembed_are_listed_and_near_names_suggested() {
 }
 
 /// A folder as the hub's clients leave it is found, wherever the variable of the hub says it is.
-#[cfg(feature = "fastembed-download")]
+#[cfg(feature = "onnx-download")]
 #[test]
 fn a_fetched_model_is_listed_with_its_place_and_size() {
     use std::fs;
@@ -104,13 +104,11 @@ fn a_fetched_model_is_listed_with_its_place_and_size() {
 }
 
 /// Returns `true` if the program was built with the tuned model inside, as from the repository.
-#[cfg(feature = "tuned")]
 fn tuned_is_inside() -> bool {
-    picktools::embed::TunedEmbedder::built_in_size().is_some()
+    picktools_tuned::TunedEmbedder::built_in_size().is_some()
 }
 
 /// The tuned model, in a program that has it inside.
-#[cfg(feature = "tuned")]
 mod tuned_inside {
     use std::fs;
     use std::path::Path;
@@ -119,7 +117,7 @@ mod tuned_inside {
     use crate::cli::stderr;
     use crate::support::{files, root};
 
-    const MODEL: &str = "models/tuned/model.onnx";
+    const MODEL: &str = "crates/models/tuned/model.onnx";
 
     /// Runs the program with a cache, and more of the environment.
     fn run(arguments: &[&str], cache: &Path, variables: &[(&str, &str)]) -> (String, String) {
@@ -243,7 +241,6 @@ mod tuned_inside {
 }
 
 /// The tuned model, in a program that was built without its file.
-#[cfg(feature = "tuned")]
 mod tuned_outside {
     use std::fs;
 
@@ -284,16 +281,4 @@ mod tuned_outside {
             assert_eq!(files(cache.path()), std::slice::from_ref(&file), "{from:?}");
         }
     }
-}
-
-#[cfg(not(feature = "tuned"))]
-#[test]
-fn a_build_without_the_tuned_model_says_so() {
-    let pick = ["pick", "x", "--catalog", WORKPLACE, "--model"];
-    for arguments in
-        [&["models", "pull", "tuned"][..], &[&pick[..], &["tuned"]].concat(), &[&pick[..], &["x.onnx"]].concat()]
-    {
-        assert!(refusal(arguments).contains("build with the feature tuned"), "{arguments:?}");
-    }
-    assert_eq!(listed("tuned")["place"], "not_here");
 }

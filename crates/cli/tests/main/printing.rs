@@ -143,7 +143,7 @@ fn a_number_that_is_none_is_refused_with_what_is_wanted() {
     assert!(message.contains("0 to 1"), "{message}");
 }
 
-#[cfg(feature = "fastembed")]
+#[cfg(feature = "onnx")]
 #[test]
 fn a_model_folder_that_is_not_there_is_named() {
     for model in ["some/dir", "/nowhere/model", "./model"] {

@@ -104,7 +104,6 @@ fn the_figures_of_every_configuration_are_told() {
     assert!(json(&["eval", WORKPLACE, "--json"])["configurations"].is_null(), "only a report compares");
 }
 
-#[cfg(feature = "tuned")]
 #[test]
 fn another_model_is_compared_with_the_static_one_as_well() {
     let temporary = tempfile::tempdir().expect("a folder can be made");

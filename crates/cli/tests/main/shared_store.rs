@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::{picktools, stderr, stdout};
 use crate::gateway::{Place, eventually, upstream};
 use crate::gateway_http::Serving;
-use crate::store_server::{Line, Relay, StoreServer};
+use picktools_testing::store::{Line, Relay, StoreServer};
 
 /// A store with a password.
 struct Store(StoreServer);

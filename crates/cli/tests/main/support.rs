@@ -13,7 +13,6 @@ pub(crate) fn fixture(path: &str) -> PathBuf {
 }
 
 /// Every file below a folder.
-#[cfg(any(feature = "fastembed", feature = "tuned"))]
 pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let entries =
         std::fs::read_dir(folder).expect("the folder can be read").map(|entry| entry.expect("it can be read").path());
@@ -21,7 +20,7 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The folder that `scripts/fetch-models.sh` fills.
-#[cfg(feature = "fastembed")]
+#[cfg(feature = "onnx")]
 pub(crate) fn models() -> PathBuf {
     std::env::var_os("PICKTOOLS_TEST_MODELS").map_or_else(|| root("target/models"), PathBuf::from)
 }

@@ -31,9 +31,7 @@ fn the_json_form_has_the_reverse_map() {
         (&json!("primary-alias"), &json!("chat/send_direct_message"))
     );
     assert!(report["tools"][0]["functionDeclarations"].is_array() && report["changes"].is_array());
-    if cfg!(feature = "tokens") {
-        assert!(report["tokens"]["o200k_base"].as_u64() > Some(1_000), "{}", report["tokens"]);
-    }
+    assert!(report["tokens"]["o200k_base"].as_u64() > Some(1_000), "{}", report["tokens"]);
     assert_eq!(answer(&arguments), answer(&arguments), "the same inputs give the same bytes");
 }
 
@@ -74,7 +72,6 @@ fn what_cannot_be_is_refused() {
     assert!(stderr(&output).contains("no provider is called \"openia\""), "{}", stderr(&output));
 }
 
-#[cfg(feature = "tokens")]
 #[test]
 fn costs_compare_the_strategies() {
     let report = json(&["translate", "--catalog", WORKPLACE, "--provider", "openai", "--costs", "--json"]);

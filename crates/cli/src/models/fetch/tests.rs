@@ -90,7 +90,6 @@ fn a_folder_that_cannot_be_written_is_told() {
 }
 
 /// From a server of the test.
-#[cfg(feature = "endpoint")]
 mod url {
     use std::io::{BufRead, BufReader};
     use std::net::{TcpListener, TcpStream};

@@ -1,0 +1,141 @@
+//! Why a call was not carried out, in words that a model can act on.
+
+use std::time::Duration;
+
+use picktools::access::IneligibleReason;
+use picktools_call::CallError;
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
+use serde_json::json;
+
+/// A call that was not carried out: the result of a tool, as no model sees the errors of the protocol.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// The kind of what went wrong.
+    pub code: Code,
+    /// The reason in words.
+    pub message: String,
+    /// The time after which another try is worth it.
+    pub retry_after: Option<Duration>,
+}
+
+/// The kind of what went wrong; stable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// No tool has this name, or none that the caller is told of.
+    UnknownTool,
+    /// Several tools have this name.
+    AmbiguousTool,
+    /// The arguments do not fit the tool's schema.
+    InvalidArguments,
+    /// The caller may not run the tool.
+    NotAllowed,
+    /// The tool's definition waits for approval.
+    Quarantined,
+    /// Nobody has allowed the call.
+    NotConfirmed,
+    /// The server cannot be reached.
+    UpstreamDown,
+    /// The server ended while the call ran.
+    UpstreamDied,
+    /// The server answered with an error of the protocol.
+    UpstreamError,
+    /// The server did not answer in time.
+    TimedOut,
+    /// The client took the call back.
+    Cancelled,
+    /// Too much is under way.
+    Busy,
+    /// The gateway does not carry this.
+    NotCarried,
+    /// The result looked like instructions.
+    ResultBlocked,
+    /// The call could not be recorded.
+    NotAudited,
+}
+
+impl Code {
+    /// Returns its name, as a client sees it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::UnknownTool => "unknown_tool",
+            Self::AmbiguousTool => "ambiguous_tool",
+            Self::InvalidArguments => "invalid_arguments",
+            Self::NotAllowed => "not_allowed",
+            Self::Quarantined => "quarantined",
+            Self::NotConfirmed => "not_confirmed",
+            Self::UpstreamDown => "upstream_down",
+            Self::UpstreamDied => "upstream_died",
+            Self::UpstreamError => "upstream_error",
+            Self::TimedOut => "timed_out",
+            Self::Cancelled => "cancelled",
+            Self::Busy => "busy",
+            Self::ResultBlocked => "result_blocked",
+            Self::NotCarried => "not_carried",
+            Self::NotAudited => "not_audited",
+        }
+    }
+}
+
+impl Refusal {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), retry_after: None }
+    }
+
+    pub(crate) fn retry_after(self, time: Duration) -> Self {
+        Self { retry_after: Some(time), ..self }
+    }
+
+    pub(crate) fn unknown(name: &str) -> Self {
+        Self::new(
+            Code::UnknownTool,
+            CallError::UnknownTool { name: name.to_owned(), suggestions: Vec::new() }.to_string(),
+        )
+    }
+
+    /// Writes it as the result of a tool.
+    pub(crate) fn result(&self) -> CallToolResult {
+        let mut error = json!({"code": self.code.name()});
+        if let Some(time) = self.retry_after {
+            error["retry_after_ms"] = json!(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        }
+        let mut meta = MetaObject::new();
+        meta.0.insert("picktools/error".to_owned(), error);
+        CallToolResult::error(vec![ContentBlock::text(self.message.clone())]).with_meta(Some(meta))
+    }
+}
+
+/// Returns `true` if a caller is not told that a tool exists: it is not for them.
+pub fn is_hidden(reasons: &[IneligibleReason]) -> bool {
+    use IneligibleReason::{Excluded, Role, Source};
+    reasons.iter().any(|reason| matches!(reason, Role { .. } | Source { .. } | Excluded))
+}
+
+impl Refusal {
+    /// Tells why a call by this name is no call of a tool.
+    pub fn of(error: CallError, requested: &str) -> Self {
+        let code = match &error {
+            CallError::AmbiguousTool { .. } => Code::AmbiguousTool,
+            CallError::Ineligible { tool, reasons } => {
+                let is_held = |reason: &IneligibleReason| matches!(reason, IneligibleReason::Quarantine);
+                if is_hidden(reasons) {
+                    return Self::unknown(requested);
+                }
+                if reasons.iter().any(is_held) {
+                    let message = format!(
+                        "{tool} is held back: its definition is new or was changed, and waits for the operator \
+                         (picktools approve)"
+                    );
+                    return Self::new(Code::Quarantined, message);
+                }
+                Code::NotAllowed
+            }
+            CallError::NotReadOnly { .. } => Code::NotAllowed,
+            CallError::TooLarge { .. } | CallError::Malformed { .. } | CallError::Invalid { .. } => {
+                Code::InvalidArguments
+            }
+            _ => Code::UnknownTool,
+        };
+        Self::new(code, error.to_string())
+    }
+}

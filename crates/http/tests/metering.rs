@@ -1,0 +1,78 @@
+//! What a gateway tells of what happens in it.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use picktools_gateway::settings::Share;
+use picktools_gateway::{Counters, Gateway, GatewayOptions, Settings};
+use picktools_http::{Http, serve};
+use picktools_import::mcp::{Server, Way};
+use picktools_mcp::{Connection, Handshake, Limits, ToolChanges};
+use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest};
+use rmcp::service::PeerRequestOptions;
+use serde_json::{Value, json};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_searches_lists_sessions_and_upstreams_are_counted() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/servers/upstream.py");
+    let way = Way::Stdio {
+        command: "python3".to_owned(),
+        arguments: vec![script.display().to_string()],
+        variables: BTreeMap::new(),
+        folder: None,
+    };
+    let counters = Arc::new(Counters::default());
+    let gateway = Gateway::open(GatewayOptions {
+        servers: vec![Server { name: "up".to_owned(), way }],
+        settings: Settings::read(r#"{"mode": "search"}"#).expect("settings"),
+        catalog: None,
+        environment: Arc::new(|name: &str| std::env::var_os(name)),
+        kept: None,
+        pins: None,
+        queue: None,
+        store: None,
+        meter: counters.clone(),
+        share: Share::All,
+    });
+    let gateway = gateway.expect("a gateway");
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    let serving = serve(&gateway, &Http { listen, tls: None, plain: false, console: None }).await.expect("it listens");
+    let url = format!("http://{}/mcp", serving.address());
+    let server =
+        Server { name: "gateway".to_owned(), way: Way::Http { url, headers: BTreeMap::new(), credentials: None } };
+    let (limits, deadline) = (Limits::default(), Instant::now() + Duration::from_secs(60));
+    let client =
+        Connection::open(&server, &|_| None, deadline, &limits, Handshake::KnownFirst, ToolChanges::default()).await;
+    let client = client.expect("it is reached");
+    client.tools(deadline, &limits).await.expect("a list");
+    let call = async |name: &'static str, arguments: Value| {
+        let arguments = arguments.as_object().cloned().unwrap_or_default();
+        let request = CallToolRequest::new(CallToolRequestParams::new(name).with_arguments(arguments));
+        let request = ClientRequest::CallToolRequest(request);
+        let begun = client.begin(request, PeerRequestOptions::no_options(), |_| {}).await.expect("it is sent");
+        begun.answer().await.expect("an answer")
+    };
+    call("search_tools", json!({"query": "sum of two numbers"})).await;
+    call("up__add", json!({"a": 1, "b": 2})).await;
+    call("up__add", json!({"a": 1})).await;
+    call("up__dies", json!({})).await;
+
+    let counts = counters.counts();
+    let up = &counts.upstreams["up"];
+    assert_eq!((up.calls, up.refused["invalid_arguments"], up.refused["upstream_died"]), (3, 1, 1));
+    assert!(up.call_us > 0 && up.starts == 1 && !up.up, "it died: {up:?}");
+    assert_eq!((counts.searches, counts.empty_searches, counts.lists, counts.sessions), (1, 0, 1, 1));
+    assert!(counts.listed_tokens > 100 && counts.whole_tokens > counts.listed_tokens, "{counts:?}");
+    assert_eq!(counts.open_sessions, 1);
+    client.end().await;
+    let gone = async || {
+        while counters.counts().open_sessions > 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), gone()).await.expect("a client that has gone is not counted");
+    gateway.end().await;
+}

@@ -1,0 +1,15 @@
+//! Reads what people already have: OpenAPI documents, and configurations that name MCP servers.
+//!
+//! It reads text and no more: it starts no process and opens no connection.
+
+pub mod mcp;
+pub mod openapi;
+
+use std::sync::Arc;
+
+use picktools::catalog::DocumentReader;
+
+/// Returns the readers of this crate for [`CatalogOptions::readers`](picktools::CatalogOptions::readers).
+pub fn readers() -> Vec<Arc<dyn DocumentReader>> {
+    vec![Arc::new(openapi::OpenApiReader)]
+}

@@ -1,0 +1,4 @@
+//! The integration tests of imports.
+
+mod openapi;
+mod mcp_configurations;

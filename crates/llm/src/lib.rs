@@ -1,0 +1,18 @@
+//! Clients for language models and embedding models over HTTP, and what is built on them: a reranker, an argument
+//! repairer and a writer of example requests.
+//!
+//! Answers come from strangers: they are bounded in size and time, read strictly, and quoted without keys.
+
+mod embedder;
+pub mod enrich;
+mod endpoint;
+mod model;
+mod provider_client;
+mod repairer;
+mod reranker;
+
+pub use embedder::EndpointEmbedder;
+pub use endpoint::EndpointOptions;
+pub use provider_client::ProviderClient;
+pub use repairer::LlmRepairer;
+pub use reranker::LlmReranker;

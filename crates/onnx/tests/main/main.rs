@@ -1,0 +1,5 @@
+//! The integration tests of models on ONNX Runtime, which `scripts/fetch-models.sh` fetches.
+
+// The real MiniLM.
+mod minilm;
+mod cross_encoder;

@@ -1,0 +1,148 @@
+//! Gemini `generateContent`.
+//!
+//! Sources: `ai.google.dev/api` and the Vertex AI reference, `FunctionDeclaration`, `Tool`, `Candidate.finishReason`.
+
+use serde_json::{Map, Value, json};
+
+use super::answer::{Finish, Reading};
+use super::calls::ToolCall;
+use super::format::Endpoint;
+use super::format::{Definition, Format, Rules};
+use super::naming::NameRule;
+use super::results::CallResult;
+use super::stream::CallStream;
+use super::transcript::{Item, Messages, listed};
+use super::translate::ToolChanges;
+use super::view::Dialect;
+use super::wire::At;
+use crate::{ResponseError, ResultError};
+
+pub(super) struct Gemini;
+
+impl Format for Gemini {
+    fn rules(&self) -> &'static Rules {
+        const {
+            &Rules {
+                name: "gemini",
+                // Vertex AI reference, `Tool.functionDeclarations`.
+                max_tools: Some(512),
+                // `FunctionDeclaration.description` is required.
+                needs_description: true,
+                // `FunctionDeclaration.name` ("Must start with a letter or an underscore. Must be a-z, A-Z, 0-9, or contain
+                // underscores, dots and dashes, with a maximum length of 64").
+                tool_names: NameRule { most: 64, others: "-.", starts_with_letter: true },
+                // `FunctionDeclaration.parameters` ("Parameter names must start with a letter or an underscore and must only
+                // contain chars a-z, A-Z, 0-9, or underscores with a maximum length of 64").
+                property_keys: Some(NameRule { most: 64, others: "", starts_with_letter: true }),
+                dialect: Dialect::Gemini,
+                ..Rules::PLAIN
+            }
+        }
+    }
+
+    fn definition(&self, definition: Definition<'_>, _: &mut ToolChanges<'_>) -> Value {
+        Value::Object(definition.members("parameters"))
+    }
+
+    fn tools(&self, definitions: Vec<Value>) -> Value {
+        if definitions.is_empty() { json!([]) } else { json!([{"functionDeclarations": definitions}]) }
+    }
+
+    fn refusal(&self, answer: &Value) -> Option<String> {
+        let blocked = answer.pointer("/promptFeedback/blockReason").filter(|reason| !reason.is_null());
+        let finish = answer.pointer("/candidates/0/finishReason");
+        let reason = blocked.or(finish.filter(|reason| *reason == "MALFORMED_FUNCTION_CALL"))?;
+        Some(reason.as_str().unwrap_or("blocked").to_owned())
+    }
+
+    fn read(&self, answer: &At<'_>, reading: &mut Reading) -> Result<(), ResponseError> {
+        let candidates = answer.need("candidates")?.list()?;
+        let Some(candidate) = candidates.first() else { return Ok(()) };
+        for part in parts(candidate)? {
+            match part.object()?.get("functionCall") {
+                Some(call) => reading.calls.add(function_call(&call)?)?,
+                None if part.value["thought"] == true => {}
+                None => part.text_if_any("text").into_iter().for_each(|text| reading.say(text)),
+            }
+        }
+        reading.end(candidate.text_if_any("finishReason"), |reason| match reason {
+            "STOP" => Finish::Complete,
+            "MAX_TOKENS" => Finish::Length,
+            "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" => Finish::Refused,
+            _ => Finish::Other,
+        });
+        Ok(())
+    }
+
+    /// Calls come whole, and a chunk may have no candidates.
+    fn push(&self, event: &At<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
+        for candidate in event.list_of("candidates")?.iter().take(1) {
+            for part in parts(candidate)? {
+                if let Some(call) = part.object()?.get("functionCall") {
+                    stream.add(function_call(&call)?)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `FunctionResponse.response` ("Use "output" key to specify function output and "error" key to specify error
+    /// details").
+    fn results(&self, results: &[CallResult]) -> Result<Vec<Value>, ResultError> {
+        let part = |result: &CallResult| {
+            let response = match (&result.outcome, result.text()) {
+                (Ok(value), _) => json!({"output": value}),
+                (Err(_), text) => json!({"error": text.unwrap_or_else(str::to_owned)}),
+            };
+            let mut of = Map::from_iter([("name".to_owned(), json!(result.name))]);
+            of.insert("response".to_owned(), response);
+            of.extend(result.id.as_ref().map(|id| ("id".to_owned(), json!(id))));
+            json!({"functionResponse": of})
+        };
+        let parts: Vec<Value> = results.iter().map(part).collect();
+        Ok(vec![json!({"role": "user", "parts": parts})])
+    }
+
+    fn messages(&self) -> Option<&'static Messages> {
+        Some(&Messages { list: "contents", content: "parts", calls: &[], texts: &[] })
+    }
+
+    fn called<'v>(&self, message: &'v Map<String, Value>) -> Vec<&'v Value> {
+        listed(message, "parts")
+            .filter_map(|part| part.get("functionCall").or(part.get("function_call"))?.get("name"))
+            .collect()
+    }
+
+    /// The user needs no role.
+    fn item<'v>(&self, item: &'v Map<String, Value>) -> Option<Item<'v>> {
+        (item.get("type").and_then(Value::as_str).is_none() && item.contains_key("parts")).then_some(Item::User(item))
+    }
+
+    fn endpoint(&self) -> Option<&'static Endpoint> {
+        Some(&Endpoint { path, key: ("x-goog-api-key", ""), headers: &[] })
+    }
+}
+
+fn parts<'v>(candidate: &At<'v>) -> Result<Vec<At<'v>>, ResponseError> {
+    match candidate.object()?.get("content") {
+        Some(content) => content.object()?.list_of("parts"),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn function_call(call: &At<'_>) -> Result<ToolCall, ResponseError> {
+    Ok(ToolCall {
+        id: call.object()?.text_of("id")?.map(str::to_owned),
+        name: call.need("name")?.text()?.to_owned(),
+        arguments: call.arguments("args"),
+    })
+}
+
+/// The name of the model stands in the path: it is taken from the member `model`.
+fn path(request: &mut Value) -> Option<String> {
+    let model = request.as_object_mut()?.shift_remove("model")?;
+    let model = model.as_str()?;
+    let model = model.strip_prefix("models/").unwrap_or(model);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    (!model.is_empty() && model.chars().all(plain)).then(|| format!("/models/{model}:generateContent"))
+}

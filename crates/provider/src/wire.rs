@@ -1,0 +1,107 @@
+//! A cursor over what a provider sent, which knows its place for errors.
+
+use serde_json::{Map, Value};
+
+use super::{Arguments, Provider};
+use crate::ResponseError;
+use picktools::excerpt::cut;
+use picktools::schema::kind;
+
+/// A value of an answer, and where it stands.
+#[derive(Debug)]
+pub(super) struct At<'v> {
+    provider: Provider,
+    pointer: String,
+    pub(super) value: &'v Value,
+}
+
+impl<'v> At<'v> {
+    /// Opens an answer, or an event of a stream; refuses one that reports an error.
+    pub(super) fn open(provider: Provider, value: &'v Value) -> Result<Self, ResponseError> {
+        let answer = Self { provider, pointer: String::new(), value };
+        answer.object()?;
+        let error = answer.get("error").or_else(|| answer.get("response")?.get("error"));
+        if let Some(error) = error {
+            let message = error.value.get("message").unwrap_or(error.value);
+            return Err(answer.refused(message.as_str().map_or_else(|| message.to_string(), str::to_owned)));
+        }
+        match provider.format().refusal(value) {
+            Some(reason) => Err(answer.refused(reason)),
+            None => Ok(answer),
+        }
+    }
+
+    /// The error that something else was expected here.
+    pub(super) fn not(&self, expected: &'static str) -> ResponseError {
+        ResponseError::Shape {
+            provider: self.provider.name(),
+            pointer: self.pointer.clone(),
+            found: kind(self.value),
+            expected,
+        }
+    }
+
+    /// The error that the provider refused to answer.
+    pub(super) fn refused(&self, message: String) -> ResponseError {
+        ResponseError::Refused { provider: self.provider.name(), message: cut(&message, 300).into_owned() }
+    }
+
+    /// A member that is there and not null.
+    pub(super) fn get(&self, key: &str) -> Option<Self> {
+        let value = self.value.get(key).filter(|value| !value.is_null())?;
+        Some(Self { provider: self.provider, pointer: format!("{}/{key}", self.pointer), value })
+    }
+
+    pub(super) fn need(&self, key: &str) -> Result<Self, ResponseError> {
+        let missing = Self { provider: self.provider, pointer: format!("{}/{key}", self.pointer), value: &Value::Null };
+        self.object()?.get(key).ok_or_else(|| missing.not("a value"))
+    }
+
+    pub(super) fn need_object(&self, key: &str) -> Result<Self, ResponseError> {
+        let member = self.need(key)?;
+        member.object()?;
+        Ok(member)
+    }
+
+    pub(super) fn object(&self) -> Result<&Self, ResponseError> {
+        if self.value.is_object() { Ok(self) } else { Err(self.not("an object")) }
+    }
+
+    pub(super) fn text(&self) -> Result<&'v str, ResponseError> {
+        self.value.as_str().ok_or_else(|| self.not("a string"))
+    }
+
+    pub(super) fn text_of(&self, key: &str) -> Result<Option<&'v str>, ResponseError> {
+        self.get(key).map(|member| member.text()).transpose()
+    }
+
+    /// The text of a member; `None` where it is something else, or not there.
+    pub(super) fn text_if_any(&self, key: &str) -> Option<&'v str> {
+        self.value.get(key).and_then(Value::as_str)
+    }
+
+    pub(super) fn whole_number(&self) -> Result<u64, ResponseError> {
+        self.value.as_u64().ok_or_else(|| self.not("a whole number"))
+    }
+
+    pub(super) fn list(&self) -> Result<Vec<Self>, ResponseError> {
+        let items = self.value.as_array().ok_or_else(|| self.not("an array"))?;
+        let item =
+            |(index, value)| Self { provider: self.provider, pointer: format!("{}/{index}", self.pointer), value };
+        Ok(items.iter().enumerate().map(item).collect())
+    }
+
+    /// A list that may not be there.
+    pub(super) fn list_of(&self, key: &str) -> Result<Vec<Self>, ResponseError> {
+        self.get(key).map_or(Ok(Vec::new()), |list| list.list())
+    }
+
+    /// Arguments, which are none where nothing stands.
+    pub(super) fn arguments(&self, key: &str) -> Arguments {
+        match self.value.get(key) {
+            Some(Value::String(text)) => Arguments::Text(text.clone()),
+            None | Some(Value::Null) => Arguments::Json(Value::Object(Map::new())),
+            Some(value) => Arguments::Json(value.clone()),
+        }
+    }
+}

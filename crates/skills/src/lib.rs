@@ -1,0 +1,92 @@
+//! Reads skills: `SKILL.md` files with YAML front matter, and folders of them.
+//!
+//! The format is that of [the specification](https://agentskills.io/specification).
+
+mod discovery;
+mod error;
+mod front_matter;
+
+use std::path::Path;
+
+use picktools::skills::Skill;
+
+pub use discovery::SkillFolder;
+pub use error::{SkillError, SkillFault};
+
+/// Reads the text of the `SKILL.md` at `path`.
+///
+/// ```
+/// let text = "---\nname: notes\ndescription: Takes notes.\nallowed-tools: write_file\n---\nWrite them down.";
+/// let skill = picktools_skills::parse(text, "notes/SKILL.md")?;
+/// assert_eq!(skill.allowed_tools[0].name, "write_file");
+/// # Ok::<(), picktools_skills::SkillError>(())
+/// ```
+///
+/// # Errors
+///
+/// [`SkillError::Invalid`] with every fault.
+pub fn parse(text: &str, path: impl AsRef<Path>) -> Result<Skill, SkillError> {
+    let path = path.as_ref();
+    let skill = front_matter::read(text).map_err(|faults| SkillError::Invalid { path: path.to_owned(), faults })?;
+    Ok(Skill { path: discovery::with_slashes(path), ..skill })
+}
+
+#[cfg(test)]
+mod tests {
+    use picktools::catalog::{Alias, Catalog, Tool};
+    use picktools::names::{NameTable, ResolvedVia};
+    use picktools::skills::{SkillReport, ToolMeaning};
+
+    use super::*;
+
+    fn catalog() -> Catalog {
+        let mut run = Tool::without_arguments("terminalRun", "Runs a command");
+        run.aliases = vec![Alias { name: "bash".into(), deprecated: false }];
+        let send = |source: &str| {
+            let tool = Tool { source: Some(source.to_owned()), ..Tool::without_arguments("send", "") };
+            Tool { id: tool.qualified_name(), ..tool }
+        };
+        Catalog::from_tools([run, send("mail"), send("chat")]).expect("valid")
+    }
+
+    fn report(allowed: &str) -> SkillReport {
+        let text = format!("---\nname: a\ndescription: b\nallowed-tools: {allowed}\n---\nc");
+        let catalog = catalog();
+        parse(&text, "a/SKILL.md").expect("valid").compatibility(&catalog, &NameTable::new(&catalog))
+    }
+
+    #[test]
+    fn every_tool_is_reported_with_what_it_means_and_by_what() {
+        let found = report("[bash, terminalRun, 'Bash(git log:*)', mail/send]");
+        assert!(found.is_compatible(), "{found}");
+        let meant = found.tools.iter().map(|tool| match &tool.meaning {
+            ToolMeaning::Tool { tool, via, .. } => (tool.as_str(), *via),
+            other => panic!("{other:?}"),
+        });
+        let expected = [
+            ("terminalRun", ResolvedVia::Alias),
+            ("terminalRun", ResolvedVia::Name),
+            ("terminalRun", ResolvedVia::Normalised),
+            ("mail/send", ResolvedVia::Name),
+        ];
+        assert_eq!(meant.collect::<Vec<_>>(), expected);
+        assert_eq!(found.tools[2].allowed.scope.as_deref(), Some("git log:*"));
+    }
+
+    #[test]
+    fn what_is_missing_or_ambiguous_is_told_in_one_line() {
+        let found = report("terminalRunn send zzz bash");
+        assert!(!found.is_compatible());
+        assert_eq!(
+            found.to_string(),
+            "the skill \"a\" (a/SKILL.md) cannot be used: there is no tool \"terminalRunn\", did you mean \
+             terminalRun?; \"send\" is ambiguous, write one of mail/send, chat/send; there is no tool \"zzz\""
+        );
+    }
+
+    #[test]
+    fn a_skill_without_tools_needs_none() {
+        assert!(report("[]").is_compatible());
+        assert!(report("''").is_compatible());
+    }
+}

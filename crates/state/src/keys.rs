@@ -1,0 +1,58 @@
+//! Keys of callers: 256 bits, of which only the digest is stored.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sha2::{Digest, Sha256};
+
+/// How a key begins, so that it is known where it does not belong.
+const PREFIX: &str = "pk_";
+
+/// Returns the digest of a key. It has 256 bits that nobody can guess, so that a slow one would gain nothing.
+pub fn digest(key: &str) -> [u8; 32] {
+    Sha256::digest(key).into()
+}
+
+/// Returns the seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// Makes a key: what its holder sends, and what the settings hold.
+///
+/// # Errors
+///
+/// When the system has no random numbers.
+pub fn new_key() -> std::io::Result<(String, String)> {
+    let key = format!("{PREFIX}{}", random()?);
+    let stored = hex(&digest(&key));
+    Ok((key, stored))
+}
+
+/// Returns 256 random bits, in hexadecimal digits.
+///
+/// # Errors
+///
+/// When the system has no random numbers.
+pub fn random() -> std::io::Result<String> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(hex(&bytes))
+}
+
+/// Writes bytes in hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_differ_and_only_their_digest_is_stored() {
+        let (first, second) = (new_key().expect("random numbers"), new_key().expect("random numbers"));
+        assert_ne!(first.0, second.0);
+        assert_eq!(first.0.len(), 67);
+        assert!(!first.1.contains(&first.0[3..]) && first.1.len() == 64);
+    }
+}

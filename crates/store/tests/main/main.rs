@@ -1,0 +1,7 @@
+//! A catalog in a store that several share, against a real server, which `scripts/fetch-store.sh` fetches.
+
+mod eligibility;
+mod faults;
+mod hostile;
+mod publishing;
+mod support;

@@ -1,0 +1,10 @@
+//! Fixtures and fake servers for the tests of this workspace.
+
+pub mod server;
+#[cfg(feature = "store")]
+pub mod store;
+// The engine's tests have it too, and depend on no other crate of the workspace.
+#[path = "../../../tests/main/support.rs"]
+mod support;
+
+pub use support::*;
