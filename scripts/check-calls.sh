@@ -12,7 +12,7 @@ if [ ! -d "$benchmarks" ]; then
     echo "CALLS NOT CHECKED ON BENCHMARKS: there is no folder $benchmarks" >&2
     exit 0
 fi
-cargo build --release
+cargo build --release --features picktools-cli/onnx
 for set in bfcl seal-tools; do
     python3 scripts/check-calls.py "$benchmarks/$set" target/release/picktools
 done

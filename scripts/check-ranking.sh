@@ -14,7 +14,7 @@ if [ ! -d "$benchmarks" ]; then
     exit 0
 fi
 scripts/fetch-models.sh
-cargo build --release
+cargo build --release --features picktools-cli/onnx
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

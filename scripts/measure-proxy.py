@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the way to models before a provider of the tests: what models are shown, what that saves, and what it costs.
+"""Measures the model proxy in front of a provider of the tests: what models are shown, what that saves, and what it costs.
 
 usage: scripts/measure-proxy.py [--program PATH] [recall|tokens|overhead]... [--min-score S] [--per-turn N]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetches what the tests need and runs all of them.
+# Fetches what the tests need and runs all of them, in the dev profile: with overflow checks and debug assertions.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -7,7 +7,9 @@ scripts/fetch-models.sh
 scripts/fetch-servers.sh
 scripts/fetch-store.sh
 scripts/fetch-browser.sh
-cargo test --release --no-run
+# Everything but the Python package, with the features that are opt-in.
+tests=(cargo test --workspace --exclude picktools-python --features picktools-cli/onnx)
+"${tests[@]}" --no-run
 # Tests wait more than they work: what they leave of the processors compiles the Python package, from when cargo has found that
 # the tests are compiled, and no longer keeps others from the folder.
 set -m
@@ -15,6 +17,6 @@ set -m
 package=$!
 set +m
 trap 'kill -- "-$package" 2>/dev/null || true' EXIT
-cargo test --release
+"${tests[@]}"
 wait "$package" || true # What went wrong is told below.
 scripts/test-python.sh
