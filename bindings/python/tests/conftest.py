@@ -24,9 +24,11 @@ def engine(catalog: picktools.Catalog) -> picktools.Engine:
 def program() -> pathlib.Path:
     """The program that was built beside these bindings."""
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
-    path = target / "release" / "picktools"
-    if not path.is_file():
+    # `cargo test` leaves one in debug, `cargo build --release` one in release.
+    paths = [target / profile / "picktools" for profile in ("debug", "release")]
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
         if "CI" in os.environ:
-            pytest.fail(f"there is no program at {path}; build it with cargo build --release")
-        pytest.skip(f"there is no program at {path}")
+            pytest.fail(f"there is no program at {paths[0]}; build it with cargo build")
+        pytest.skip(f"there is no program at {paths[0]}")
     return path
