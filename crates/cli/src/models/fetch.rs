@@ -156,6 +156,8 @@ fn open_url(url: &str, limits: &Limits) -> Result<Source, Failure> {
     let failed = |reason: String| Failure::new(reason, format!("check the network, or {CHECK_SOURCE}"));
     let builder = picktools_net::client_builder().map_err(failed)?;
     let builder = builder.connect_timeout(CONNECT).timeout(limits.time).redirect(Policy::limited(REDIRECTS));
+    // A server may close the connection behind a redirect without a word: each request has a connection of its own.
+    let builder = builder.pool_max_idle_per_host(0);
     let builder = if is_local { builder.no_proxy() } else { builder };
     let client = builder.build().map_err(|error| failed(format!("cannot make an HTTP client: {error}")))?;
     let download = Download::start(client.get(url)).map_err(|error| failed(reason(&error, limits.time)))?;
