@@ -1,4 +1,4 @@
-//! The record of what a gateway decided: written so that what is altered is noticed, and read so that it can be run again.
+//! The hash-chained audit log of a gateway: altered records are detected, and selections can be replayed.
 //!
 //! A folder holds files of JSON Lines, one record a line. Records are numbered without gaps, and each holds the SHA-256 of the
 //! line before it, over files too: a line that is altered, removed, put in or moved breaks the chain. A chain says nothing of

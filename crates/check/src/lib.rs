@@ -269,7 +269,7 @@ fn rule_of(kind: FaultKind) -> &'static Rule {
         FaultKind::OperatorAlias => &rules::OPERATOR_ALIAS,
         FaultKind::ProviderTool => &rules::PROVIDER_TOOL,
         FaultKind::LeftOut | FaultKind::UntrustedExamples => &rules::LEFT_OUT,
-        // What a later version of the engine may know besides.
+        // Fault kinds of later versions of the engine.
         _ => &rules::INVALID_ENTRY,
     }
 }

@@ -1,8 +1,7 @@
-//! The HTTP server of a gateway: MCP over streamable HTTP, an interface for whoever speaks JSON, the console of operators, and the
-//! way to models.
+//! The HTTP server of a gateway: MCP over streamable HTTP, the JSON API, the operator's console and the model proxy.
 //!
-//! [`serve`] has a [`Gateway`](picktools_gateway::Gateway) served at an address. Who may connect, from where and how often stands
-//! in the gateway's settings, and is followed as they change.
+//! [`serve`] serves a [`Gateway`](picktools_gateway::Gateway) at an address. API keys, allowed origins and rate limits come from
+//! the gateway's settings; a reload changes them.
 
 // Modules stand in reading order: each uses only those above it (`tests/main/architecture.rs` of the library).
 mod problem;

@@ -1,4 +1,4 @@
-//! The way to models: requests go on to their provider with the tools that they need, and answers come back as they are.
+//! The model proxy: it passes a request to its provider with the tools that the conversation needs, and the answer back unchanged.
 //!
 //! Nothing of a conversation is kept. What a conversation needs is worked out from its own messages, turn by turn, and each turn
 //! only adds to the list, so that the provider's cache of the prompt stays good: the list of one request is the beginning of
