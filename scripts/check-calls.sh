@@ -3,6 +3,7 @@
 # that `picktools check` finds errors in at most 1 % of the tools of real catalogs.
 #
 # usage: scripts/check-calls.sh [BENCHMARKS]      (default: ../shared/benchmarks)
+# PICKTOOLS names a program to use in place of the one that is built in release.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -12,12 +13,15 @@ if [ ! -d "$benchmarks" ]; then
     echo "CALLS NOT CHECKED ON BENCHMARKS: there is no folder $benchmarks" >&2
     exit 0
 fi
-cargo build --release --features picktools-cli/onnx
+if [ -z "${PICKTOOLS:-}" ]; then
+    cargo build --release --features picktools-cli/onnx
+    PICKTOOLS=target/release/picktools
+fi
 for set in bfcl seal-tools; do
-    python3 scripts/check-calls.py "$benchmarks/$set" target/release/picktools
+    python3 scripts/check-calls.py "$benchmarks/$set" "$PICKTOOLS"
 done
 for set in toolbench bfcl seal-tools; do
-    target/release/picktools check --catalog "$benchmarks/$set" --json | python3 -c '
+    "$PICKTOOLS" check --catalog "$benchmarks/$set" --json | python3 -c '
 import json, sys
 report, name = json.load(sys.stdin), sys.argv[1]
 tools = report["tools"]

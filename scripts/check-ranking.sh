@@ -2,6 +2,7 @@
 # Checks the ranking floors on the public benchmarks, and every figure against an independent scorer.
 #
 # usage: scripts/check-ranking.sh [BENCHMARKS]      (default: ../shared/benchmarks, with ../shared/bin/score.py)
+# PICKTOOLS names a program to use in place of the one that is built in release.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -14,14 +15,17 @@ if [ ! -d "$benchmarks" ]; then
     exit 0
 fi
 scripts/fetch-models.sh
-cargo build --release --features picktools-cli/onnx
+if [ -z "${PICKTOOLS:-}" ]; then
+    cargo build --release --features picktools-cli/onnx
+    PICKTOOLS=target/release/picktools
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 check() { # name floor arguments
     local name=$1 floor=$2
     shift 2
-    ORT_DYLIB_PATH=target/models/libonnxruntime.so target/release/picktools eval "${sets[@]/#/$benchmarks/}" \
+    ORT_DYLIB_PATH=target/models/libonnxruntime.so "$PICKTOOLS" eval "${sets[@]/#/$benchmarks/}" \
         --cache-dir target/embeddings "$@" --run-out "$work/$name" --json >"$work/$name.json"
     python3 - "$work/$name.json" "$work/$name" "$benchmarks" "$scorer" "$floor" "$name" <<'PY'
 import json, subprocess, sys
